@@ -1,0 +1,49 @@
+# make run    the bandit tables and figures of the paper, beside its own numbers
+# make test   lint, then the test suite
+# make setup  the environment both use: .venv, made once from requirements.lock
+# make lock   pin requirements.lock afresh from the ranges in setup.py
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: run test lint format setup lock clean
+.DELETE_ON_ERROR:
+
+run: setup
+	@$(BIN)/python -m experiments.bandits --workdir=runs/bandits
+
+test: lint
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+format: setup
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+setup: $(READY)
+
+# Quiet unless it fails; a failure shows what pip said and leaves no half-made environment.
+$(READY): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: roid_jax needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); name another with 'make PYTHON=python3.12'."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "error: $(PYTHON) cannot make virtual environments; install its venv module (Debian, Ubuntu: apt install python3-venv)."; exit 1; }
+	@echo "Setting up $(VENV) (about a minute, once)..."
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@log=$$(mktemp); \
+	if $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >$$log 2>&1; \
+	then rm -f $$log; else cat $$log; rm -rf $$log $(VENV); echo "error: could not install requirements.lock; pip's own words are above."; exit 1; fi
+	@touch $(READY)
+
+lock: setup
+	@$(BIN)/pip install --quiet pip-tools
+	@$(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra dev --output-file requirements.lock setup.py
+
+clean:
+	@rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

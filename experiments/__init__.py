@@ -1,0 +1,1 @@
+"""The binaries: the only code that reads flags."""

@@ -1,0 +1,92 @@
+"""What every binary shares: flags from configurations, and one clear line for a user's mistake."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import ml_collections
+from absl import app, flags
+from ml_collections import config_flags
+
+from roid_jax import config as cfg
+
+
+def define_config(default: Any) -> None:
+    """Makes every field of `default` a flag, `--config.<path>=<value>`."""
+    tree = ml_collections.ConfigDict(cfg.to_dict(default))
+    paths = cfg.flatten(default)
+    try:
+        config_flags.DEFINE_config_dict("config", tree, "Any of these fields, by its path.")
+    except (AttributeError, KeyError):  # raised here, at definition, for a path that is not there
+        _fail(_unknown_field(default))
+    lines = (f"--config.{path}={value}" for path, value in paths.items())
+    flags.FLAGS["config"].default_as_str = "\n".join(lines)
+
+
+def configured(base: Any) -> Any:
+    """Returns `base` with the fields that the user set by flags replaced, and checked."""
+    return cfg.override(base, config_flags.get_override_values(flags.FLAGS["config"]))
+
+
+@contextlib.contextmanager
+def border() -> Iterator[None]:
+    """Where the user's input comes in: a ValueError here ends in one line, not in a traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+
+
+def run(main: Callable[[], None], define_flags: Callable[[], None]) -> NoReturn:
+    """Defines the flags, parses the command line and runs `main`."""
+
+    def parse(argv: list[str]) -> list[str]:
+        try:
+            rest = flags.FLAGS(argv, known_only=False)
+        except flags.Error as error:
+            _fail(str(error))
+        if len(rest) > 1:
+            _fail(f"unexpected argument {rest[1]!r}; every option is a flag, see --help.")
+        return rest
+
+    def guarded(_: list[str]) -> None:
+        try:
+            main()
+        except KeyboardInterrupt:
+            _fail("interrupted; files already written are whole.", code=130)
+
+    define_flags()
+    app.run(guarded, flags_parser=_with_help(parse))
+
+
+def _with_help(parse: Callable[[list[str]], list[str]]) -> Callable[[list[str]], list[str]]:
+    """Lets absl's own --help act before anything else is complained about."""
+
+    def parser(argv: list[str]) -> list[str]:
+        app.define_help_flags()
+        return parse(argv)
+
+    return parser
+
+
+def _unknown_field(default: Any) -> str:
+    """Returns the sentence about the first `--config.` path that does not exist."""
+    for argument in sys.argv[1:]:
+        path, _, value = argument.lstrip("-").partition("=")
+        if path.startswith("config."):
+            try:
+                cfg.override(default, {path.removeprefix("config."): value})
+            except ValueError as error:
+                if "unknown field" in str(error):
+                    return str(error)
+            except TypeError:
+                pass  # the path is there; its value is checked once it is parsed
+    return "unknown configuration field; --help lists them."
+
+
+def _fail(message: str, *, code: int = 2) -> NoReturn:
+    """Prints one line to standard error and ends the process."""
+    line = " ".join(message.split())
+    print(f"error: {line}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""The linear path: exact posteriors, the paper's bandits, and its theory as code."""

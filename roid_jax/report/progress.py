@@ -1,0 +1,39 @@
+"""Progress on the terminal: a bar with rate and time left, and the score so far."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import rich.console
+import rich.progress
+
+
+@contextlib.contextmanager
+def track(
+    title: str, total: int, console: rich.console.Console, *, unit: str
+) -> Iterator[Callable[[int, str], None]]:
+    """Shows a bar while the block runs; yields `advance(steps, score)`.
+
+    Where the output is not a terminal only the finished bar is printed, so logs stay short.
+    """
+    bar = rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(bar_width=30),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn(unit),
+        rich.progress.TimeElapsedColumn(),
+        rich.progress.TextColumn("left"),
+        rich.progress.TimeRemainingColumn(),
+        rich.progress.TextColumn("{task.fields[rate]}"),
+        rich.progress.TextColumn("{task.fields[score]}", style="dim"),
+        console=console,
+    )
+    with bar:
+        task = bar.add_task(title, total=total, rate="", score="")
+
+        def advance(steps: int, score: str = "") -> None:
+            bar.update(task, advance=steps, score=score)
+            elapsed = bar.tasks[0].elapsed or 0.0
+            if elapsed:
+                bar.update(task, rate=f"{bar.tasks[0].completed / elapsed:.2g} {unit}/s")
+
+        yield advance

@@ -1,0 +1,90 @@
+"""The door to disk for results: rows, the resolved configuration, versions; whole or not at all."""
+
+import csv
+import importlib.metadata
+import io
+import json
+import os
+import pathlib
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+import roid_jax
+
+Row = Mapping[str, Any]
+
+_PACKAGES = ("jax", "jaxlib", "numpy", "chex")
+
+
+def open_workdir(path: str | os.PathLike) -> pathlib.Path:
+    """Makes the directory if it is not there, and returns it if it can be written to."""
+    workdir = pathlib.Path(path).expanduser()
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=workdir):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"cannot write results to {str(workdir)!r} ({error.strerror}); "
+            "name a directory you can write to with --workdir."
+        ) from error
+    return workdir
+
+
+def versions() -> dict[str, str]:
+    """Returns what the numbers depend on: packages, Python, platform and device."""
+    device = jax.devices()[0]
+    return {
+        "roid_jax": roid_jax.__version__,
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": f"{len(jax.devices())} x {device.platform} ({device.device_kind})",
+    }
+
+
+def write_bytes(path: pathlib.Path, content: bytes) -> None:
+    """Writes a whole file or leaves what was there: to a temporary name, to disk, then renamed."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp keeps its files private
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
+    """Writes one JSON object a line; not-a-number is refused, `None` becomes null."""
+    lines = [json.dumps(dict(row), allow_nan=False) for row in rows]
+    write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Returns the rows that `write_rows` wrote."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:
+    """Writes the rows as CSV, with every key that occurs as a column; `None` is left empty."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, buffer.getvalue().encode())
+
+
+def write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+    """Writes the resolved configuration with the command and the versions beside it."""
+    record = {"command": sys.argv, "config": config, "versions": versions()}
+    write_bytes(path, f"{json.dumps(record, indent=2)}\n".encode())

@@ -1,0 +1,31 @@
+"""The nouns that every part of the package shares.
+
+Axes have fixed letters: `S` seeds, `B` batch, `T` time, `K` ensemble members or posterior
+draws, `M` candidates, `D` features, `O` observation, `U` action dimensions.
+"""
+
+import chex
+import jax
+
+Array = jax.Array
+Key = jax.Array  # a typed key from `jax.random.key`
+
+
+@chex.dataclass(frozen=True)
+class Beliefs:
+    """What K posterior draws, modes or ensemble members say about M candidate actions.
+
+    values: `[K, M]` value of each candidate under each draw.
+    best: `[K]` the best value each draw can reach, over a set at least as wide as the candidates.
+    weights: `[K]` probability of each draw; they sum to one.
+    mean: `[M]` expected value of each candidate; exact where the posterior has a closed form.
+    deviation: `[M]` standard deviation of each candidate's value, likewise.
+    information: `[M]` information gain of taking each candidate, in nats.
+    """
+
+    values: Array
+    best: Array
+    weights: Array
+    mean: Array
+    deviation: Array
+    information: Array

@@ -1,0 +1,48 @@
+"""How roid_jax installs: `pip install .`, with extras `cuda`, `mjx`, `bench` and `dev`."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+setup(
+    name="roid_jax",
+    version="0.1.0",
+    description="Information-directed offline-to-online reinforcement learning in JAX.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["roid_jax", "roid_jax.*"]),
+    python_requires=">=3.11",
+    install_requires=[
+        "absl-py>=2.1,<3",
+        "chex>=0.1.90,<0.2",
+        "distrax>=0.1.7,<0.2",
+        "flax>=0.10.4,<0.13",
+        "gymnasium>=1.0,<2",
+        "h5py>=3.11,<4",
+        "jax>=0.7,<0.11",
+        "matplotlib>=3.9,<4",
+        "minari>=0.5.3,<0.6",
+        "ml_collections>=1.0,<2",
+        "mujoco>=4.0,<5",
+        "numpy>=2.0,<3",
+        "optax>=0.2.4,<0.3",
+        "orbax-checkpoint>=0.11,<0.13",
+        "rich>=13.7,<16",
+    ],
+    extras_require={
+        "cuda": ["jax[cuda12]>=0.7,<0.11"],
+        "mjx": ["mujoco-mjx>=3.17,<5"],
+        # d3rlpy pins gymnasium to 1.0.0: give this extra an environment of its own.
+        "bench": ["d3rlpy>=2.8,<3", "torch>=2.5,<3"],
+        "dev": ["hypothesis>=6.100,<7", "pytest>=8,<10", "pytest-xdist>=3.6,<4", "ruff>=0.9,<0.18"],
+    },
+    classifiers=[
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)
