@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import ml_collections
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from roid_jax import config as cfg
@@ -51,6 +51,8 @@ def run(main: Callable[[], None], define_flags: Callable[[], None]) -> NoReturn:
         return rest
 
     def guarded(_: list[str]) -> None:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:
             main()
         except KeyboardInterrupt:

@@ -1,7 +1,9 @@
 """Named configurations: one entry per table of the paper, each with a tiny twin."""
 
 import dataclasses
+import itertools
 
+from roid_jax import config as cfg
 from roid_jax.linear.biased_linear import BiasedLinearConfig
 from roid_jax.linear.episodic import EpisodicConfig
 from roid_jax.linear.features import FeatureConfig
@@ -17,6 +19,23 @@ class BanditsConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class SeparationConfig:
+    """The concrete H = 2 instance of the paper's Appendix C, run over N and T."""
+
+    reveal_rate: float = 0.05  # q
+    probe_cost: float = 0.15  # c
+    offline_rows: tuple[int, ...] = (0, 5, 10, 12, 13, 15, 20, 30, 40, 50, 60, 80, 100)
+    horizon: int = 400  # at least 1 / p at the largest N, so that the bound applies
+    seeds: int = 2000
+
+    def __post_init__(self):
+        cfg.check(0 < self.reveal_rate < 1, "reveal_rate", "between 0 and 1", self.reveal_rate)
+        cfg.check(0 < self.probe_cost < 0.5, "probe_cost", "between 0 and 1/2", self.probe_cost)
+        cfg.check_rows("offline_rows", self.offline_rows)
+        cfg.check_positive(self, "horizon", "seeds")
+
+
+@dataclasses.dataclass(frozen=True)
 class CertificatesConfig:
     """The theory, run: sizes of the episodic model, and the separation instance."""
 
@@ -26,7 +45,22 @@ class CertificatesConfig:
     episodic: EpisodicConfig = dataclasses.field(default=EpisodicConfig())
     reveal_rates: tuple[float, ...] = (0.005, 0.05, 0.2)  # q of the threshold table
     probe_costs: tuple[float, ...] = (0.05, 0.15, 0.3, 0.45)  # c of the threshold table
-    separation_seeds: int = 2000  # runs behind each measured regret of Thompson sampling
+    separation: SeparationConfig = dataclasses.field(default=SeparationConfig())
+
+    def __post_init__(self):
+        cfg.check_rows("horizons", self.horizons, least=1)
+        cfg.check_rows("feature_dims", self.feature_dims, least=1)
+        cfg.check_positive(self, "problems")
+        for size in self.sizes():
+            dataclasses.replace(self.episodic, horizon=size[0], feature_dim=size[1])
+        for rate in self.reveal_rates:
+            cfg.check(0 < rate < 1, "reveal_rates", "between 0 and 1", rate)
+        for cost in self.probe_costs:
+            cfg.check(0 < cost < 0.5, "probe_costs", "between 0 and 1/2", cost)
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Returns every (H, d) of the episodic model."""
+        return list(itertools.product(self.horizons, self.feature_dims))
 
 
 _ONE_STATE = BiasedLinearConfig(
@@ -61,10 +95,10 @@ BANDITS = {
 CERTIFICATES = {
     "default": CertificatesConfig(),
     "smoke": CertificatesConfig(
-        horizons=(1, 2),
+        horizons=(2,),
         feature_dims=(3,),
         problems=2,
         episodic=EpisodicConfig(episodes=6, runs=3, posterior_draws=8, num_states=2),
-        separation_seeds=50,
+        separation=SeparationConfig(offline_rows=(5, 13, 40), horizon=60, seeds=50),
     ),
 }

@@ -69,37 +69,41 @@ class BiasedLinear:
 
 def draw_problem(key: Key, config: BiasedLinearConfig) -> BiasedLinear:
     """Draws one problem: feature map, true weights, candidates and the biased offline rows."""
-    key_map, key_weights, key_bias, key_arms, key_rows = jax.random.split(key, 5)
-    projection = features.draw_projection(key_map, config.feature_map)
-    featurise = functools.partial(features.featurise, projection, terms=config.feature_map.terms)
+    keys = jax.random.split(key, 7)
+    key_map, key_weights, key_bias, key_arms, key_offers, key_choice, key_noise = keys
     dim = config.feature_map.feature_dim
+    projection = features.draw_projection(key_map, config.feature_map)
     weights = config.weight_norm / jnp.sqrt(dim) * jax.random.normal(key_weights, (dim,))
     direction = jax.random.normal(key_bias, (dim,))
     behaviour = weights + config.bias * direction / jnp.linalg.norm(direction)
 
-    def candidates(key: Key, count: int) -> Array:
-        """Returns `[count, D]` features of fresh actions in one fresh state."""
-        key_state, key_action = jax.random.split(key)
-        state = config.state_scale * jax.random.normal(key_state, (config.feature_map.state_dim,))
-        shape = (count, config.feature_map.action_dim)
-        if config.action_law == "uniform":
-            actions = jax.random.uniform(key_action, shape, minval=-1.0, maxval=1.0)
-        else:
-            actions = jax.random.normal(key_action, shape)
-        return jax.vmap(featurise, (None, 0))(state, config.action_scale * actions)
+    # Each offline row has a fresh state and fresh actions; at least one row keeps shapes non-empty.
+    size = max(1, *config.offline_rows), config.behaviour_actions
+    offers = draw_candidates(key_offers, projection, size, config)
+    logits = offers @ behaviour / config.behaviour_temperature
+    chosen = jax.random.categorical(key_choice, logits)
+    logged = jnp.take_along_axis(offers, chosen[:, None, None], axis=1)[:, 0]
+    rewards = logged @ weights + config.noise * jax.random.normal(key_noise, chosen.shape)
 
-    def offline_row(key: Key) -> tuple[Array, Array]:
-        key_candidates, key_choice, key_noise = jax.random.split(key, 3)
-        offered = candidates(key_candidates, config.behaviour_actions)
-        logits = offered @ behaviour / config.behaviour_temperature
-        chosen = offered[jax.random.categorical(key_choice, logits)]
-        return chosen, chosen @ weights + config.noise * jax.random.normal(key_noise)
-
-    keys = jax.random.split(key_arms, config.num_states)
-    arms = jax.vmap(candidates, (0, None))(keys, config.actions_per_state).reshape(-1, dim)
-    rows = jnp.arange(max(1, *config.offline_rows))  # at least one, so that shapes are not empty
-    logged, rewards = jax.vmap(lambda i: offline_row(jax.random.fold_in(key_rows, i)))(rows)
+    size = config.num_states, config.actions_per_state
+    arms = draw_candidates(key_arms, projection, size, config).reshape(-1, dim)
     return BiasedLinear(arms=arms, values=arms @ weights, features=logged, rewards=rewards)
+
+
+def draw_candidates(
+    key: Key, projection: Array, size: tuple[int, int], config: BiasedLinearConfig
+) -> Array:
+    """Returns `[states, actions, D]` the features of fresh actions in each of some fresh states."""
+    key_state, key_action = jax.random.split(key)
+    shape = config.feature_map
+    states = config.state_scale * jax.random.normal(key_state, (size[0], shape.state_dim))
+    if config.action_law == "uniform":
+        actions = jax.random.uniform(key_action, (*size, shape.action_dim), minval=-1.0, maxval=1.0)
+    else:
+        actions = jax.random.normal(key_action, (*size, shape.action_dim))
+    featurise = functools.partial(features.featurise, projection, terms=shape.terms)
+    over_actions = jax.vmap(featurise, in_axes=(None, 0))
+    return jax.vmap(over_actions)(states, config.action_scale * actions)
 
 
 def make_world(problem: BiasedLinear, config: BiasedLinearConfig) -> play.World:
@@ -122,7 +126,6 @@ def regret(seeds: Array, *, config: BiasedLinearConfig, methods: tuple[play.Meth
     On an accelerator all seeds run side by side; on a CPU one after another, because the state of
     one seed fits the cache and that of all does not.
     """
-    rules = [play.rule_for(method, ucb_scale=config.ucb_scale) for method in methods]
 
     def one_seed(seed: Array) -> Array:
         key_problem, key_run = jax.random.split(jax.random.key(seed))
@@ -138,9 +141,12 @@ def regret(seeds: Array, *, config: BiasedLinearConfig, methods: tuple[play.Meth
                 noise=config.model_noise,
             )
             arms = posterior.project(start, problem.arms)
-            return play.play(key_run, arms, world, rules, horizon=config.horizon)[1]
+            _, losses = play.play(
+                key_run, arms, world, methods, horizon=config.horizon, ucb_scale=config.ucb_scale
+            )
+            return losses
 
         return jax.vmap(one_size)(jnp.array(config.offline_rows))
 
-    at_once = 1 if jax.default_backend() == "cpu" else seeds.shape[0]
+    at_once = None if jax.default_backend() == "cpu" else seeds.shape[0]
     return jax.lax.map(one_seed, seeds, batch_size=at_once)

@@ -45,6 +45,7 @@ class Identities:
     second_moment: Array
 
 
+@jax.jit
 def measure(
     problems: episodic.Problem,
     learners: episodic.Learner,
@@ -92,6 +93,7 @@ def measure(
     )
 
 
+@jax.jit
 def check_identities(
     problems: episodic.Problem, learners: episodic.Learner, episodes: episodic.Episode
 ) -> Identities:

@@ -131,6 +131,17 @@ def draw_problem(key: Key, rows: Array, config: EpisodicConfig) -> Problem:
     )
 
 
+def policy_values(problem: Problem, weights: Array) -> Array:
+    """Returns `[P]` the value of every policy under `[H, D]` reward weights."""
+    return jnp.einsum("hd,phd->p", weights, problem.moments)
+
+
+def best_policy(problem: Problem, weights: Array) -> Array:
+    """Returns the index of the policy that planning finds for `[H, D]` reward weights."""
+    actions = problem.visits.shape[-1]
+    return mdps.policy_index(mdps.plan(problem.mdp, weights), actions=actions)
+
+
 def policy_beliefs(key: Key, stages: posterior.Posterior, problem: Problem, draws: int) -> Beliefs:
     """Returns what the stage posteriors say about every policy.
 
@@ -144,9 +155,11 @@ def policy_beliefs(key: Key, stages: posterior.Posterior, problem: Problem, draw
     features = problem.mdp.features.reshape(-1, dim)
     gains = jax.vmap(lambda stage: posterior.information_gain(posterior.project(stage, features)))
     seen = jax.vmap(posterior.project, (0, 1))(stages, problem.moments)
+    values = jax.vmap(policy_values, (None, 0))(problem, weights)
+    favourites = jax.vmap(best_policy, (None, 0))(problem, weights)
     return Beliefs(
-        values=jnp.einsum("khd,phd->kp", weights, problem.moments),
-        best=jax.vmap(mdps.plan, (None, 0))(problem.mdp, weights)[0],
+        values=values,
+        best=jnp.take_along_axis(values, favourites[:, None], axis=1)[:, 0],
         weights=jnp.full(draws, 1.0 / draws),
         mean=jnp.sum(jax.vmap(posterior.mean)(seen), axis=0),
         deviation=jnp.sqrt(jnp.sum(jax.vmap(posterior.variance)(seen), axis=0)),
@@ -175,9 +188,9 @@ def make_world(problem: Problem, config: EpisodicConfig) -> play.World:
 
         stages, gain = jax.vmap(observe)(learner.stages, features, rewards)
         before = jax.vmap(posterior.project)(problem.offline.stages, features[:, None])
-        value, _ = mdps.plan(problem.mdp, learner.truth)
+        values = policy_values(problem, learner.truth)
         episode = Episode(
-            regret=value - jnp.sum(problem.moments[index] * learner.truth),
+            regret=values[best_policy(problem, learner.truth)] - values[index],
             gain=gain,
             leverage=jax.vmap(posterior.variance)(before)[:, 0],
             certificate=theory.ratio_certificate(
@@ -204,7 +217,6 @@ def simulate(
       `[S, N, R, A]`; and the episodes, `[S, N, R, A, T]`. S are seeds (problems), N the numbers of
       offline rows, R runs, A methods.
     """
-    rules = [play.rule_for(method, ucb_scale=1.0) for method in methods]
 
     def one_problem(seed: Array, rows: Array) -> tuple[Problem, Learner, Episode]:
         key_problem, key_truth, key_runs = jax.random.split(jax.random.key(seed), 3)
@@ -217,7 +229,7 @@ def simulate(
             truth = jax.vmap(posterior.draw)(problem.offline.stages, whitened)[:, 0]
             start = problem.offline.replace(truth=truth)
             key_run = jax.random.fold_in(key_runs, run)
-            return play.play(key_run, start, world, rules, horizon=config.episodes)
+            return play.play(key_run, start, world, methods, horizon=config.episodes)
 
         return problem, *jax.vmap(one_run)(jnp.arange(config.runs))
 

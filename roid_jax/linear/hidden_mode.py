@@ -15,7 +15,7 @@ import numpy as np
 
 from roid_jax import config as cfg
 from roid_jax import selection
-from roid_jax.linear import play, separation
+from roid_jax.linear import play, separation, theory
 from roid_jax.types import Array, Beliefs, Key
 
 
@@ -107,11 +107,13 @@ def regret(seeds: Array, *, config: HiddenModeConfig, methods: tuple[play.Method
     is their average with the weights that the offline rows left.
     """
     world = make_world(config)
-    rules = [play.rule_for(method, ucb_scale=config.ucb_scale) for method in methods]
 
     def one_mode(key: Key, probability: Array, mode: Array) -> Array:
         state = HiddenMode(probability=probability, mode=mode)
-        return play.play(key, state, world, rules, horizon=config.horizon)[1]
+        _, losses = play.play(
+            key, state, world, methods, horizon=config.horizon, ucb_scale=config.ucb_scale
+        )
+        return losses
 
     def one_run(key: Key, probability: Array) -> Array:
         if config.accounting == "sampled":
@@ -126,18 +128,52 @@ def regret(seeds: Array, *, config: HiddenModeConfig, methods: tuple[play.Method
     return jax.vmap(jax.vmap(one_run, (None, 0)), (0, None))(keys, probabilities)
 
 
-def analytic_regret(method: play.Method, p: float, config: HiddenModeConfig) -> float:
-    """Returns the closed form of the exact hidden-mode regret of one method."""
-    beliefs = two_mode_beliefs(jnp.asarray(p, float), config)
-    if method.name == "thompson":
-        choice = np.array([1.0 - p, p, 0.0])
-    elif method.name == "ids_randomised":
-        expected = selection.expected_regret(beliefs)
-        first, second, weight = selection.ids_mixture(expected, beliefs.information, eta=method.eta)
-        choice = (1.0 - weight) * np.eye(3)[first] + weight * np.eye(3)[second]
-    else:
-        rule = play.rule_for(method, ucb_scale=config.ucb_scale)
-        choice = np.eye(3)[rule(jax.random.key(0), beliefs)]
+@functools.partial(jax.jit, static_argnames=("config", "method"))
+def choices(*, config: HiddenModeConfig, method: play.Method) -> Array:
+    """Returns `[N, 3]` how likely a method takes each action while the mode is hidden."""
+
+    def one(probability: Array) -> Array:
+        beliefs = two_mode_beliefs(probability, config)
+        if method.name == "thompson":
+            return selection.thompson_mixture(beliefs)
+        if method.name == "ids_randomised":
+            expected = selection.expected_regret(beliefs)
+            first, second, weight = selection.ids_mixture(
+                expected, beliefs.information, eta=method.eta
+            )
+            return (1.0 - weight) * jax.nn.one_hot(first, 3) + weight * jax.nn.one_hot(second, 3)
+        choose = play.make_chooser([method], ucb_scale=config.ucb_scale)
+        chosen = choose(jax.random.key(0), jax.tree.map(lambda x: x[None], beliefs))
+        return jax.nn.one_hot(chosen[0], 3)
+
+    return jax.vmap(one)(jnp.asarray(config.residual_probability(), float))
+
+
+def ratios(config: HiddenModeConfig, *, eta: float) -> theory.Certificate:
+    """Returns the `[N]` information ratios of both IDS rules and of Thompson sampling."""
+
+    def one(probability: Array) -> theory.Certificate:
+        beliefs = two_mode_beliefs(probability, config)
+        return theory.ratio_certificate(
+            selection.expected_regret(beliefs),
+            beliefs.information,
+            selection.thompson_mixture(beliefs),
+            etas=jnp.array([eta]),
+        )
+
+    certificate = jax.vmap(one)(jnp.asarray(config.residual_probability(), float))
+    return jax.tree.map(lambda ratio: ratio[:, 0], certificate)
+
+
+def analytic_regret(config: HiddenModeConfig, method: play.Method) -> np.ndarray:
+    """Returns `[N]` the closed form of a method's exact regret, in double precision."""
     gaps = np.max(config.rewards, axis=1, keepdims=True) - np.array(config.rewards)
-    expected = np.array([1.0 - p, p]) @ gaps
-    return separation.stationary_regret(choice, expected, config.reveals, horizon=config.horizon)
+    chosen = np.asarray(choices(config=config, method=method), np.float64)
+    return np.array(
+        [
+            separation.stationary_regret(
+                choice, np.array([1.0 - p, p]) @ gaps, config.reveals, horizon=config.horizon
+            )
+            for choice, p in zip(chosen, config.residual_probability(), strict=True)
+        ]
+    )

@@ -48,6 +48,12 @@ def list_policies(*, horizon: int, states: int, actions: int) -> np.ndarray:
     return np.array(list(choices), np.int32).reshape(-1, horizon, states)
 
 
+def policy_index(policy: Array, *, actions: int) -> Array:
+    """Returns where a `[H, O]` policy stands in `list_policies`: its actions read as digits."""
+    digits = policy.ravel()
+    return digits @ (actions ** jnp.arange(digits.shape[0] - 1, -1, -1))
+
+
 def visits(mdp: Mdp, policy: Array) -> Array:
     """Returns `[H, O, U]` how often a policy meets each state and action at each stage.
 
@@ -64,8 +70,8 @@ def visits(mdp: Mdp, policy: Array) -> Array:
     return jax.lax.scan(stage, mdp.start, (policy, mdp.transitions))[1]
 
 
-def plan(mdp: Mdp, weights: Array) -> tuple[Array, Array]:
-    """Returns the best value and the best policy `[H, O]`, by dynamic programming.
+def plan(mdp: Mdp, weights: Array) -> Array:
+    """Returns the best policy `[H, O]` for given reward weights, by dynamic programming.
 
     Args:
       mdp: the world.
@@ -78,8 +84,7 @@ def plan(mdp: Mdp, weights: Array) -> tuple[Array, Array]:
         return jnp.max(quality, axis=1), jnp.argmax(quality, axis=1)
 
     after = jnp.zeros_like(mdp.start)
-    first, policy = jax.lax.scan(stage, after, (weights, mdp.transitions), reverse=True)
-    return mdp.start @ first, policy
+    return jax.lax.scan(stage, after, (weights, mdp.transitions), reverse=True)[1]
 
 
 def rollout(key: Key, mdp: Mdp, policy: Array) -> Array:

@@ -4,6 +4,7 @@ A `World` says what its state lets us believe about the candidates and what happ
 taken. The hidden-mode bandit, the biased linear bandit and the episodic model are three worlds.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import jax.numpy as jnp
 
 from roid_jax import selection
 from roid_jax.types import Array, Beliefs, Key
+
+Chooser = Callable[[Key, Beliefs], Array]
 
 
 class Method(NamedTuple):
@@ -34,45 +37,68 @@ def methods_for(etas: Sequence[float]) -> tuple[Method, ...]:
     return plain + tuple(Method(name, eta) for name in ("ids", "ids_randomised") for eta in etas)
 
 
-def rule_for(method: Method, *, ucb_scale: float) -> selection.Rule:
-    """Returns the rule of a method with its constants bound."""
-    if method.name == "ucb":
-        return selection.make_rule("ucb", scale=ucb_scale)
-    if method.eta is not None:
-        return selection.make_rule(method.name, eta=method.eta)
-    return selection.make_rule(method.name)
+def make_chooser(methods: Sequence[Method], *, ucb_scale: float) -> Chooser:
+    """Returns `(key, beliefs) -> [A]`: each method's choice from its own `[A, ...]` beliefs.
+
+    All get the same key. Neighbours that differ only in eta are one vmapped rule.
+    """
+    groups = [list(group) for _, group in itertools.groupby(methods, lambda method: method.name)]
+
+    def choose_group(key: Key, group: list[Method], beliefs: Beliefs) -> Array:
+        name = group[0].name
+        if group[0].eta is None:
+            rule = selection.make_rule(name, **({"scale": ucb_scale} if name == "ucb" else {}))
+            return jax.vmap(rule, in_axes=(None, 0))(key, beliefs)
+
+        def regularised(beliefs: Beliefs, eta: Array) -> Array:
+            return selection.make_rule(name, eta=eta)(key, beliefs)
+
+        return jax.vmap(regularised)(beliefs, jnp.array([method.eta for method in group]))
+
+    def choose(key: Key, beliefs: Beliefs) -> Array:
+        chosen, start = [], 0
+        for group in groups:
+            rows = slice(start, start + len(group))
+            chosen.append(choose_group(key, group, jax.tree.map(lambda x, r=rows: x[r], beliefs)))
+            start = rows.stop
+        return jnp.concatenate(chosen)
+
+    return choose
 
 
 def play(
-    run_key: Key, state: Any, world: World, rules: Sequence[selection.Rule], *, horizon: int
+    run_key: Key,
+    state: Any,
+    world: World,
+    methods: Sequence[Method],
+    *,
+    horizon: int,
+    ucb_scale: float = 1.0,
 ) -> tuple[Any, Any]:
-    """Plays every rule from the same state and returns where it got and what happened.
+    """Plays every method from the same state and returns where it got and what happened.
 
-    At step t all rules share the random numbers of `fold_in(run_key, t)`: the same posterior draws
-    and the same noise, so that what differs between them is the rule.
+    At step t all methods share the random numbers of `fold_in(run_key, t)`: the same posterior
+    draws and the same noise, so that what differs between them is the rule.
 
     Args:
       run_key: key of this run.
-      state: where every rule starts.
+      state: where every method starts.
       world: the problem.
-      rules: A rules, `(key, beliefs) -> index`.
+      methods: A of them.
       horizon: number of steps, T.
+      ucb_scale: standard deviations that `ucb` adds.
 
     Returns:
       The last states, stacked to `[A, ...]`, and what `world.take` reported, to `[A, T, ...]`.
     """
+    choose = make_chooser(methods, ucb_scale=ucb_scale)
 
     def step(states: Any, t: Array) -> tuple[Any, Any]:
         key_draw, key_rule, key_take = jax.random.split(jax.random.fold_in(run_key, t), 3)
         beliefs = jax.vmap(world.beliefs, in_axes=(None, 0))(key_draw, states)
-        chosen = jnp.stack(
-            [
-                rule(key_rule, jax.tree.map(lambda x, i=i: x[i], beliefs))
-                for i, rule in enumerate(rules)
-            ]
-        )
+        chosen = choose(key_rule, beliefs)
         return jax.vmap(world.take, in_axes=(None, 0, 0, 0))(key_take, states, beliefs, chosen)
 
-    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(rules), *jnp.shape(x))), state)
+    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(methods), *jnp.shape(x))), state)
     states, outcomes = jax.lax.scan(step, states, jnp.arange(horizon))
     return states, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), outcomes)

@@ -17,13 +17,12 @@ def track(
     """
     bar = rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(bar_width=30),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn(unit),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TextColumn("left"),
-        rich.progress.TimeRemainingColumn(),
+        rich.progress.BarColumn(bar_width=12),
+        rich.progress.TextColumn(f"{{task.completed:.0f}}/{{task.total:.0f}} {unit}"),
         rich.progress.TextColumn("{task.fields[rate]}"),
+        rich.progress.TimeElapsedColumn(),
+        rich.progress.TextColumn("<"),
+        rich.progress.TimeRemainingColumn(compact=True),
         rich.progress.TextColumn("{task.fields[score]}", style="dim"),
         console=console,
     )
@@ -34,6 +33,6 @@ def track(
             bar.update(task, advance=steps, score=score)
             elapsed = bar.tasks[0].elapsed or 0.0
             if elapsed:
-                bar.update(task, rate=f"{bar.tasks[0].completed / elapsed:.2g} {unit}/s")
+                bar.update(task, rate=f"{bar.tasks[0].completed / elapsed:.2g}/s")
 
         yield advance

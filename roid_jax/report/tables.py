@@ -1,6 +1,7 @@
 """One table, three renderings: terminal, Markdown, and the numbers in its cells."""
 
 import dataclasses
+import math
 
 import rich.box
 import rich.console
@@ -15,6 +16,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    text_columns: int = 1  # the first so many are set left, the rest right
 
     def __post_init__(self):
         for row in self.rows:
@@ -23,48 +25,44 @@ class Table:
 
 
 def show(table: Table, console: rich.console.Console) -> None:
-    """Prints the table to a terminal; it never wraps a number."""
+    """Prints the table to a terminal."""
     grid = rich.table.Table(
-        title=table.title, title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD
+        box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0)
     )
     for i, column in enumerate(table.columns):
-        grid.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+        grid.add_column(column, justify="left" if i < table.text_columns else "right", no_wrap=True)
     for row in table.rows:
         if row:
             grid.add_row(*row)
         else:
             grid.add_section()
-    console.print(grid, soft_wrap=True)
+    console.print(table.title, style="bold", soft_wrap=True)
+    console.print(grid)
     for note in table.notes:
-        console.print(f"  {note}", style="dim", highlight=False)
+        console.print(f"  {note}", style="dim", highlight=False, soft_wrap=True)
     console.print()
 
 
 def to_markdown(table: Table) -> str:
     """Returns the table as Markdown, with its title as a heading and its notes below."""
-    ruler = ("---", *("---:" for _ in table.columns[1:]))
+    ruler = tuple("---" if i < table.text_columns else "---:" for i in range(len(table.columns)))
     body = [table.columns, ruler, *(row for row in table.rows if row)]
     lines = [f"| {' | '.join(cells)} |" for cells in body]
     notes = [f"{note}\n" for note in table.notes]
     return "\n".join([f"### {table.title}", "", *lines, "", *notes])
 
 
-def number(value: float | None, *, digits: int = 3) -> str:
-    """Returns a number for a cell: `digits` significant ones, no exponent, '' where there is none.
-
-    Digits before the point are never cut, and at most four are shown after it.
-    """
+def number(value: float | None, *, places: int = 3) -> str:
+    """Returns a number for a cell, with fewer places the larger it is; '' where there is none."""
     if value is None:
         return ""
-    if value == 0.0:
-        return "0"
-    magnitude = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    places = max(0, min(4, digits - magnitude))
-    return f"{value:.{places}f}"
+    magnitude = math.floor(math.log10(abs(value))) if abs(value) >= 1 else 0
+    return f"{value:.{max(0, places - magnitude)}f}"
 
 
-def with_error(value: float, error: float | None, *, digits: int = 3) -> str:
-    """Returns `value ± error`, or the value alone where there is no error."""
+def with_error(value: float, error: float | None) -> str:
+    """Returns `value ± error`: the error to two digits, the value to the same place."""
     if not error:
-        return number(value, digits=digits)
-    return f"{number(value, digits=digits)} ± {number(error, digits=2)}"
+        return number(value)
+    places = min(4, max(0, 1 - math.floor(math.log10(error))))
+    return f"{value:.{places}f} ± {error:.{places}f}"

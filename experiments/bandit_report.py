@@ -1,0 +1,236 @@
+"""Rows, tables and figures of the bandits, from their regrets."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments import quoted
+from roid_jax.linear import hidden_mode, play
+from roid_jax.report import figures, tables
+
+_QUOTED = {"hidden_mode": quoted.HIDDEN_MODE, "biased_linear": quoted.BIASED_LINEAR}
+_TITLES = {"hidden_mode": "Hidden-mode bandit", "biased_linear": "Biased linear bandit"}
+_MAIN = {
+    "hidden_mode": ("greedy", "UCB", "TS", "IDS 0"),
+    "biased_linear": ("greedy", "UCB", "TS", "IDS 0.5"),
+}
+
+
+class Study(NamedTuple):
+    """One bandit's regrets, `[S, N, A, T]`, and what made them."""
+
+    problem: str
+    config: Any
+    methods: tuple[play.Method, ...]
+    regret: np.ndarray
+    phase: Any  # the same bandit over a fine grid of N, where there is a phase transition
+
+    @property
+    def totals(self) -> np.ndarray:
+        """`[S, N, A]` regret after the last step, summed in double precision."""
+        return self.regret.sum(axis=-1, dtype=np.float64)
+
+
+def label(method: play.Method) -> str:
+    """Returns the name of a method as tables and figures show it."""
+    if method.eta is None:
+        return {"ucb": "UCB", "thompson": "TS"}.get(method.name, method.name)
+    name = "randomised IDS" if method.name == "ids_randomised" else "IDS"
+    return f"{name} {method.eta:g}"
+
+
+def make_rows(study: Study) -> list[dict[str, Any]]:
+    """Returns one row per method, eta and N."""
+    seeds = study.regret.shape[0]
+    totals = study.totals
+    rows = []
+    for j, method in enumerate(study.methods):
+        analytic = _analytic(study, method)
+        for i, size in enumerate(study.config.offline_rows):
+            rows.append(
+                {
+                    "problem": study.problem,
+                    "method": method.name,
+                    "eta": method.eta,
+                    "N": size,
+                    "mean": float(totals[:, i, j].mean()),
+                    "std": float(totals[:, i, j].std(ddof=1)) if seeds > 1 else None,
+                    "seeds": seeds,
+                    "paper": _QUOTED[study.problem].get(method, {}).get(size),
+                    "analytic": None if analytic is None else float(analytic[i]),
+                    "horizon": study.config.horizon,
+                }
+            )
+    return rows
+
+
+def _analytic(study: Study, method: play.Method) -> np.ndarray | None:
+    """Returns `[N]` the closed form of a method's regret, where there is one."""
+    if study.problem != "hidden_mode" or study.config.accounting != "exact":
+        return None
+    return hidden_mode.analytic_regret(study.config, method)
+
+
+def make_tables(study: Study) -> list[tables.Table]:
+    """Returns the paper's main table and its full eta sweep, ours beside."""
+    cells = {(label(play.Method(r["method"], r["eta"])), r["N"]): r for r in make_rows(study)}
+    seeds = study.regret.shape[0]
+    title = f"{_TITLES[study.problem]}: regret over T = {study.config.horizon}, {seeds} seeds"
+    return [_main_table(f"{title} (main table)", study, cells), _sweep_table(title, study, cells)]
+
+
+def _main_table(title: str, study: Study, cells: dict) -> tables.Table:
+    """N down, methods across, ours above the closed form above the paper's: as it is printed."""
+    names = [label(method) for method in study.methods if label(method) in _MAIN[study.problem]]
+    body: list[tuple[str, ...]] = []
+    for size, shown in zip(study.config.offline_rows, _sizes(study), strict=True):
+        rows = [cells[name, size] for name in names]
+        body += [(shown, "ours", *map(_ours, rows))]
+        if _has(rows, "analytic"):
+            body += [("", "closed form", *(tables.number(row["analytic"]) for row in rows))]
+        if _has(rows, "paper"):
+            body += [("", "paper", *map(_paper, rows))]
+        body += [()]
+    return tables.Table(title, ("N", "", *names), tuple(body[:-1]), _notes(study), text_columns=2)
+
+
+def _sweep_table(title: str, study: Study, cells: dict) -> tables.Table:
+    """One line per N and method, the columns being ours, the closed form and the paper's."""
+    has_form = _has(cells.values(), "analytic")
+    body: list[tuple[str, ...]] = []
+    for size, shown in zip(study.config.offline_rows, _sizes(study), strict=True):
+        for j, method in enumerate(study.methods):
+            row = cells[label(method), size]
+            form = (tables.number(row["analytic"]),) if has_form else ()
+            body += [("" if j else shown, label(method), _ours(row), *form, _paper(row))]
+        body += [()]
+    columns = ("N", "method", "ours", *(("closed form",) if has_form else ()), "paper")
+    notes = ("The paper has no randomised IDS.",)
+    full = f"{title} (full eta sweep)"
+    return tables.Table(full, columns, tuple(body[:-1]), notes, text_columns=2)
+
+
+def _has(rows: Iterable[dict[str, Any]], field: str) -> bool:
+    return any(row[field] is not None for row in rows)
+
+
+def _sizes(study: Study) -> list[str]:
+    if study.problem != "hidden_mode":
+        return [str(size) for size in study.config.offline_rows]
+    chances = study.config.residual_probability()
+    pairs = zip(study.config.offline_rows, chances, strict=True)
+    return [f"{size} (p = {chance:.3g})" for size, chance in pairs]
+
+
+def _ours(row: dict[str, Any]) -> str:
+    return tables.with_error(row["mean"], row["std"] and row["std"] / np.sqrt(row["seeds"]))
+
+
+def _paper(row: dict[str, Any]) -> str:
+    if row["paper"] is None:
+        return ""
+    if row["problem"] == "hidden_mode":
+        return f"{row['paper']:.2f}"
+    spread = quoted.BIASED_LINEAR_SPREAD[row["method"], row["eta"]][row["N"]]
+    return tables.with_error(row["paper"], spread / np.sqrt(quoted.BIASED_LINEAR_SEEDS))
+
+
+def _notes(study: Study) -> tuple[str, ...]:
+    if study.problem == "hidden_mode":
+        return (
+            "± is one standard error; where there is none, the method is not random.",
+            "The paper's TS cells are one draw of ten seeds each.",
+            "500 p_1000 = 3.30499, which rounds to 3.30; the paper prints 3.31.",
+        )
+    return (
+        "± is one standard error; the paper's is worked out from the spread it prints.",
+        "The paper leaves the laws of weights, states, actions and behaviour open, and seeds",
+        "differ widely: the shape of its table can be reproduced, its cells in order of size.",
+    )
+
+
+def make_figures(study: Study) -> dict[str, bytes]:
+    """Returns the figures of one bandit as PNG, by file name."""
+    pictures = {
+        f"{study.problem}_regret": _regret_curves(study),
+        f"{study.problem}_eta": _eta_sweep(study),
+    }
+    if study.phase is not None:
+        pictures["hidden_mode_phase"] = _phase_transition(study.phase)
+    return pictures
+
+
+def _error(samples: np.ndarray) -> np.ndarray:
+    """Returns the standard error over the first axis; zeros for a single sample."""
+    if len(samples) < 2:
+        return np.zeros(samples.shape[1:])
+    return samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+
+
+def _regret_curves(study: Study) -> bytes:
+    shown = [j for j, method in enumerate(study.methods) if method.name != "ids_randomised"]
+    steps = np.arange(1, study.config.horizon + 1)
+    panels = []
+    for i, size in enumerate(study.config.offline_rows):
+        curves = np.cumsum(study.regret[:, i], axis=-1, dtype=np.float64)
+        lines = [
+            figures.Line(label(study.methods[j]), steps, curves[:, j].mean(0), _error(curves[:, j]))
+            for j in shown
+        ]
+        panels.append(
+            figures.Panel(f"N = {size}", "online step", "cumulative regret", lines, y_scale="log")
+        )
+    title = f"{_TITLES[study.problem]}: regret of every method"
+    return figures.draw(panels, columns=_columns(panels), title=title)
+
+
+def _eta_sweep(study: Study) -> bytes:
+    etas = study.config.etas
+    positions = np.arange(len(etas))
+    panels = []
+    for i, size in enumerate(study.config.offline_rows):
+        totals = {method: study.totals[:, i, j] for j, method in enumerate(study.methods)}
+        lines = []
+        for name in ("greedy", "ucb", "thompson"):
+            method = play.Method(name)
+            level = np.full(len(etas), totals[method].mean())
+            lines.append(figures.Line(label(method), positions, level, None, "--"))
+        for name, shown in (("ids", "IDS"), ("ids_randomised", "randomised IDS")):
+            samples = np.stack([totals[play.Method(name, eta)] for eta in etas], axis=1)
+            lines.append(figures.Line(shown, positions, samples.mean(0), _error(samples), "o-"))
+        panels.append(
+            figures.Panel(
+                f"N = {size}",
+                "eta",
+                f"regret after {study.config.horizon} steps",
+                lines,
+                y_scale="log",
+                ticks=[f"{eta:g}" for eta in etas],
+            )
+        )
+    title = f"{_TITLES[study.problem]}: sweep over eta"
+    return figures.draw(panels, columns=_columns(panels), title=title)
+
+
+def _columns(panels: Sequence[figures.Panel]) -> int:
+    """Returns three a row, or two where that fills the grid better."""
+    return min(len(panels), 2 if len(panels) == 4 else 3)
+
+
+def _phase_transition(phase: Study) -> bytes:
+    sizes = np.array(phase.config.offline_rows)
+    every = slice(1, None, 4)
+    lines = []
+    for j, method in enumerate(phase.methods):
+        if method.name == "ids_randomised" and method.eta:
+            continue  # it lies on deterministic IDS at the same eta
+        samples = phase.totals[:, every, j]
+        lines.append(figures.Line(label(method), sizes, _analytic(phase, method)))
+        lines.append(
+            figures.Line(label(method), sizes[every], samples.mean(0), _error(samples), "o")
+        )
+    title = "Hidden-mode bandit: closed forms (lines) and measured regret (dots)"
+    y_label = f"regret after {phase.config.horizon} steps"
+    panel = figures.Panel("", "offline rows N", y_label, lines, y_scale="log")
+    return figures.draw([panel], columns=1, title=title, width=8.5)

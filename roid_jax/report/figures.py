@@ -1,0 +1,109 @@
+"""Figures of the linear path, drawn from plain arrays and returned as PNG bytes."""
+
+import io
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+# One colour per method, the same in every figure, and told apart without colour vision too.
+COLOURS = {
+    "greedy": "#7f7f7f",
+    "UCB": "#b8860b",
+    "TS": "#0072b2",
+    "IDS 0": "#d55e00",
+    "IDS 0.01": "#e69f00",
+    "IDS 0.05": "#cc79a7",
+    "IDS 0.1": "#882255",
+    "IDS 0.5": "#009e73",
+    "randomised IDS 0": "#56b4e9",
+    "IDS": "#d55e00",
+    "randomised IDS": "#56b4e9",
+    "TS at least": "#003f66",
+    "IDS 0 at most": "#7a3500",
+    "bound": "#222222",
+    "elliptical branch": "#222222",
+    "coverage branch": "#777777",
+}
+_SPARE = ("#117733", "#332288", "#aa4499", "#44aa99", "#999933")
+
+
+class Line(NamedTuple):
+    """A line with an optional band; `error` is one standard error."""
+
+    label: str
+    x: np.ndarray
+    y: np.ndarray
+    error: np.ndarray | None = None
+    style: str = "-"
+
+
+class Panel(NamedTuple):
+    """One set of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    x_scale: str = "linear"
+    y_scale: str = "linear"
+    ticks: Sequence[str] | None = None  # names of the x positions, where x is not a number
+
+
+def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.4) -> bytes:
+    """Returns a PNG with the panels in a grid and one legend below."""
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(width * columns, 3.4 * rows + 0.9), layout="constrained", dpi=130)
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    handles: dict[str, Artist] = {}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        handles = _draw_panel(axes, panel) | handles
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False
+    )
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
+    """Draws one panel and returns the first artist of each label, for the legend."""
+    handles: dict[str, Artist] = {}
+    spare = iter(_SPARE)
+    thickness = 4.5
+    for line in panel.lines:
+        is_new = line.label not in handles
+        colour = COLOURS.get(line.label) or (
+            next(spare) if is_new else handles[line.label].get_color()
+        )
+        artist = axes.plot(
+            line.x, line.y, line.style, color=colour, linewidth=thickness, markersize=5
+        )[0]
+        handles.setdefault(line.label, artist)
+        # Later lines are thinner, so that one that lies on another leaves it visible.
+        thickness = max(1.4, thickness - 0.6)
+        if line.error is not None and np.any(line.error > 0):
+            low = line.y - line.error
+            if panel.y_scale == "log":  # a band may reach below zero, where there is no logarithm
+                low = np.maximum(low, 0.1 * line.y)
+            axes.fill_between(line.x, low, line.y + line.error, color=colour, alpha=0.18, lw=0)
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set_xscale(panel.x_scale)
+    axes.set_yscale(panel.y_scale)
+    if panel.y_scale == "log":
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}" if high < 12 * low else NullFormatter())
+    if panel.ticks is not None:
+        axes.set_xticks(range(len(panel.ticks)), panel.ticks)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return handles
