@@ -65,8 +65,8 @@ def run_size(
     return certificate_rows.Cell(
         config=config,
         methods=methods,
-        measured=jax.device_get(certificates.measure(*outcome, etas)),
-        identities=jax.device_get(certificates.check_identities(*outcome)),
+        measured=jax.device_get(certificates.measure(*outcome, etas, config.prior_precision)),
+        identities=jax.device_get(certificates.check_identities(*outcome, config.prior_precision)),
         episodes=jax.device_get(outcome[2]),
     )
 

@@ -51,6 +51,7 @@ def measure(
     learners: episodic.Learner,
     episodes: episodic.Episode,
     etas: Array,
+    precision: float,
 ) -> Measured:
     """Returns regret, information and bounds of each method on each problem.
 
@@ -59,15 +60,18 @@ def measure(
       learners: `[S, N, R, A]`, from the same.
       episodes: `[S, N, R, A, T]`, from the same.
       etas: `[A]` the regulariser of each method, 0 where it has none.
+      precision: of the prior, lambda.
     """
     horizon = episodes.regret.shape[-1]
 
-    def one(problem, grams, eta):  # grams: [R, H, D, D] of one method
-        before, rows = problem.offline.gram, jnp.full(grams.shape[1], problem.rows)
-        dim = before.shape[-1]
-        visitation = jnp.mean(grams - before, axis=0) / horizon
+    def one(problem, counts, eta):  # counts: [R, H, O, U] of one method
+        before = gram_matrix(problem, problem.offline.counts, precision)
+        grams = jax.vmap(gram_matrix, (None, 0, None))(problem, counts, precision)
+        rows = jnp.full(before.shape[0], problem.rows)
+        visits = jnp.mean(counts, axis=0) - problem.offline.counts
+        visitation = episodic.visit_moments(problem, visits / horizon)
         information = jnp.mean(jax.vmap(theory.residual_information, (None, 0))(before, grams))
-        ratio = theory.reference_ratio_constant(rows.shape[0], dim)
+        ratio = theory.reference_ratio_constant(rows.shape[0], before.shape[-1])
         elliptical, covered = theory.two_branch_bound(
             before, visitation, rows, episodes=horizon, eta=eta
         )
@@ -78,7 +82,7 @@ def measure(
     over_methods = jax.vmap(one, (None, 1, 0))
     over_problems = jax.vmap(jax.vmap(over_methods, (0, 0, None)), (0, 0, None))
     information, master, elliptical, covered, coverage = over_problems(
-        problems, learners.gram, etas
+        problems, learners.counts, etas
     )
     totals = jnp.sum(episodes.regret, axis=-1)
     runs = totals.shape[2]
@@ -95,18 +99,27 @@ def measure(
 
 @jax.jit
 def check_identities(
-    problems: episodic.Problem, learners: episodic.Learner, episodes: episodic.Episode
+    problems: episodic.Problem,
+    learners: episodic.Learner,
+    episodes: episodic.Episode,
+    precision: float,
 ) -> Identities:
-    """Returns how far each identity of the theory is from holding, relative to its value."""
+    """Returns how far each identity of the theory is from holding, relative to its value.
+
+    One side comes from the learner's own square roots, update by update; the other from counting
+    what was visited.
+    """
     horizon = episodes.gain.shape[4]
 
     def one(problem, learner, episode):  # one method's run
-        before = problem.offline.gram
-        gained = theory.residual_information(before, learner.gram)
-        visits = (learner.gram - before) / horizon
-        traces = theory.trace_bound(before, visits, episodes=horizon)
+        before = gram_matrix(problem, problem.offline.counts, precision)
+        after = gram_matrix(problem, learner.counts, precision)
+        gained = theory.residual_information(before, after)
+        visits = (learner.counts - problem.offline.counts) / horizon
+        visitation = episodic.visit_moments(problem, visits)
+        traces = theory.trace_bound(before, visitation, episodes=horizon)
         covariance = jax.vmap(lambda root: root @ root.T)(learner.stages.root)
-        moments = jax.vmap(theory.second_moment)(learner.gram, covariance)
+        moments = jax.vmap(theory.second_moment)(after, covariance)
         twice_dim = 2.0 * before.shape[-1]
         return (
             jnp.abs(jnp.sum(episode.gain) - gained) / gained,
@@ -121,7 +134,7 @@ def check_identities(
     )
 
 
-def thompson_ratio_share(episodes: episodic.Episode, *, horizon: int, dim: int) -> Array:
-    """Returns the largest ratio of Thompson sampling as a share of C_w; Lemma 5 says at most 1."""
-    constant = theory.reference_ratio_constant(horizon, dim)
-    return jnp.max(episodes.certificate.reference) / constant
+def gram_matrix(problem: episodic.Problem, counts: Array, precision: float) -> Array:
+    """Returns `[H, D, D]` Lambda_h = lambda I + sum phi phi' over the counted rows."""
+    moments = episodic.visit_moments(problem, counts)
+    return precision * jnp.eye(moments.shape[-1])[None] + moments

@@ -50,12 +50,12 @@ class Learner:
     """What one run knows, and the truth it does not.
 
     stages: posteriors over w_h, each leaf with a leading `[H]`.
-    gram: `[H, D, D]` Lambda_h, kept beside the posterior's own square root as a check on it.
+    counts: `[H, O, U]` how often each state and action was seen, offline and online.
     truth: `[H, D]` the true weights.
     """
 
     stages: posterior.Posterior
-    gram: Array
+    counts: Array
     truth: Array
 
 
@@ -107,28 +107,34 @@ def draw_problem(key: Key, rows: Array, config: EpisodicConfig) -> Problem:
 
     most = max(config.offline_rows)
     uniform = jnp.full((*policies.shape[1:], config.num_actions), 1.0 / config.num_actions)
-    pairs = mdps.visits(mdp, uniform).reshape(config.horizon, -1)
-    chosen = jax.random.categorical(key_rows, jnp.log(pairs), shape=(most, config.horizon))
-    is_seen = (jnp.arange(most) < rows)[:, None, None]
-    features = mdp.features.reshape(-1, config.feature_dim)[chosen]
-    features = jnp.swapaxes(jnp.where(is_seen, features, 0.0), 0, 1)
-    noise = jax.random.normal(key_noise, (config.horizon, most))
-    rewards = jnp.einsum("hnd,hd->hn", features, truth)
-    rewards += jnp.where(jnp.arange(most) < rows, noise, 0.0)
+    chances = mdps.visits(mdp, uniform).reshape(config.horizon, -1)
+    pairs = jax.random.categorical(key_rows, jnp.log(chances), shape=(most, config.horizon)).T
+    is_seen = jnp.broadcast_to(jnp.arange(most) < rows, pairs.shape).astype(truth.dtype)
+    features = mdp.features.reshape(-1, config.feature_dim)[pairs] * is_seen[:, :, None]
+    noise = is_seen * jax.random.normal(key_noise, pairs.shape)
+    rewards = jnp.einsum("hnd,hd->hn", features, truth) + noise
+    counts = jnp.einsum("hn,hnx->hx", is_seen, jax.nn.one_hot(pairs, chances.shape[1]))
     warm_start = functools.partial(
         posterior.warm_start, precision=config.prior_precision, noise=1.0
-    )
-    gram = config.prior_precision * jnp.eye(config.feature_dim) + jnp.einsum(
-        "hnd,hne->hde", features, features
     )
     return Problem(
         mdp=mdp,
         policies=policies,
         visits=visits,
         moments=jnp.einsum("phou,oud->phd", visits, mdp.features),
-        offline=Learner(stages=jax.vmap(warm_start)(features, rewards), gram=gram, truth=truth),
+        offline=Learner(
+            stages=jax.vmap(warm_start)(features, rewards),
+            counts=counts.reshape(visits.shape[1:]),
+            truth=truth,
+        ),
         rows=rows,
     )
+
+
+def visit_moments(problem: Problem, counts: Array) -> Array:
+    """Returns `[H, D, D]` sum phi phi' over the counted rows; exact, since counts are whole."""
+    features = problem.mdp.features
+    return jnp.einsum("hou,oud,oue->hde", counts, features, features)
 
 
 def policy_values(problem: Problem, weights: Array) -> Array:
@@ -177,7 +183,8 @@ def make_world(problem: Problem, config: EpisodicConfig) -> play.World:
 
     def take(key: Key, learner: Learner, beliefs: Beliefs, index: Array):
         key_episode, key_noise = jax.random.split(key)
-        features = mdps.rollout(key_episode, problem.mdp, problem.policies[index])
+        states, actions = mdps.rollout(key_episode, problem.mdp, problem.policies[index]).T
+        features = problem.mdp.features[states, actions]
         noise = jax.random.normal(key_noise, (config.horizon,))
         rewards = jnp.sum(features * learner.truth, axis=1) + noise
 
@@ -200,8 +207,8 @@ def make_world(problem: Problem, config: EpisodicConfig) -> play.World:
                 etas=jnp.array(config.etas),
             ),
         )
-        outer = features[:, :, None] * features[:, None, :]
-        return learner.replace(stages=stages, gram=learner.gram + outer), episode
+        counts = learner.counts.at[jnp.arange(config.horizon), states, actions].add(1.0)
+        return learner.replace(stages=stages, counts=counts), episode
 
     return play.World(beliefs=beliefs, take=take)
 

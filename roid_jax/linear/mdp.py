@@ -88,13 +88,13 @@ def plan(mdp: Mdp, weights: Array) -> Array:
 
 
 def rollout(key: Key, mdp: Mdp, policy: Array) -> Array:
-    """Returns `[H, D]` the features met in one episode of a deterministic `[H, O]` policy."""
+    """Returns `[H, 2]` the states and actions of one episode of a deterministic `[H, O]` policy."""
 
     def stage(state: Array, step: tuple[Key, Array, Array]) -> tuple[Array, Array]:
         key_next, actions, transition = step
         action = actions[state]
         following = jax.random.categorical(key_next, jnp.log(transition[state, action]))
-        return following, mdp.features[state, action]
+        return following, jnp.stack([state, action])
 
     key_start, key_steps = jax.random.split(key)
     start = jax.random.categorical(key_start, jnp.log(mdp.start))

@@ -78,7 +78,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     """Draws one panel and returns the first artist of each label, for the legend."""
     handles: dict[str, Artist] = {}
     spare = iter(_SPARE)
-    thickness = 4.5
+    thickness = min(4.5, 1.0 + 0.6 * len(panel.lines))
     for line in panel.lines:
         is_new = line.label not in handles
         colour = COLOURS.get(line.label) or (

@@ -27,7 +27,7 @@ class Table:
 def show(table: Table, console: rich.console.Console) -> None:
     """Prints the table to a terminal."""
     grid = rich.table.Table(
-        box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0)
+        box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for i, column in enumerate(table.columns):
         grid.add_column(column, justify="left" if i < table.text_columns else "right", no_wrap=True)

@@ -1,0 +1,22 @@
+"""Fixtures for the whole suite."""
+
+import hypothesis
+import jax
+import pytest
+
+# The same examples every time: a test that fails today fails tomorrow.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def explicit_ranks():
+    """Fails on `[B, 1] - [B]`, which broadcasts to `[B, B]` without a word."""
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+@pytest.fixture
+def double_precision():
+    with jax.enable_x64(True):
+        yield
