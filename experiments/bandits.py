@@ -34,6 +34,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("first_seed", 0, "The first of them.", lower_bound=0)
     flags.DEFINE_string("workdir", "runs/bandits", "Where the results land.")
     cli.define_config(suites.BANDITS["default"])
+    flags.declare_key_flag("config")  # so that --help lists it with these
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("first_seed", 0, "Seed of the first problem.", lower_bound=0)
     flags.DEFINE_string("workdir", "runs/certificates", "Where the results land.")
     cli.define_config(suites.CERTIFICATES["default"])
+    flags.declare_key_flag("config")  # so that --help lists it with these
 
 
 def main() -> None:

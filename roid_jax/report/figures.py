@@ -78,6 +78,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     """Draws one panel and returns the first artist of each label, for the legend."""
     handles: dict[str, Artist] = {}
     spare = iter(_SPARE)
+    has_positive = any(np.any(line.y > 0) for line in panel.lines)
+    y_scale = panel.y_scale if has_positive else "linear"  # nothing has no logarithm
     thickness = min(4.5, 1.0 + 0.6 * len(panel.lines))
     for line in panel.lines:
         is_new = line.label not in handles
@@ -92,13 +94,13 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
         thickness = max(1.4, thickness - 0.6)
         if line.error is not None and np.any(line.error > 0):
             low = line.y - line.error
-            if panel.y_scale == "log":  # a band may reach below zero, where there is no logarithm
+            if y_scale == "log":  # a band may reach below zero, where there is no logarithm
                 low = np.maximum(low, 0.1 * line.y)
             axes.fill_between(line.x, low, line.y + line.error, color=colour, alpha=0.18, lw=0)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
-    if panel.y_scale == "log":
+    axes.set_yscale(y_scale)
+    if y_scale == "log":
         low, high = axes.get_ylim()
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}" if high < 12 * low else NullFormatter())

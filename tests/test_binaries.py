@@ -1,0 +1,111 @@
+"""The binaries as a user meets them: run as processes, at tiny size."""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def call(module, *flags):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
+    command = [sys.executable, "-m", f"experiments.{module}", *flags]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def bandits(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("bandits")
+    done = call("bandits", "--preset=smoke", "--seeds=2", "--first_seed=3", f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    return workdir, done
+
+
+def test_bandits_print_both_tables_of_both_problems(bandits):
+    _, done = bandits
+    for text in ("Hidden-mode bandit", "Biased linear bandit", "main table", "full eta sweep"):
+        assert text in done.stdout
+    assert done.stderr == ""
+
+
+def test_bandits_write_one_row_per_method_eta_and_n(bandits):
+    workdir, _ = bandits
+    rows = [json.loads(line) for line in (workdir / "results.jsonl").read_text().splitlines()]
+    cells = [(row["problem"], row["method"], row["eta"], row["N"]) for row in rows]
+    assert len(set(cells)) == len(cells) == 4 * 11 + 2 * 7
+    assert {row["method"] for row in rows} == {"greedy", "ucb", "thompson", "ids", "ids_randomised"}
+    assert all(row["seeds"] == 2 and row["mean"] >= 0 and row["std"] >= 0 for row in rows)
+    assert all((row["eta"] is None) == (not row["method"].startswith("ids")) for row in rows)
+    hidden = next(r for r in rows if r["method"] == "ids" and r["N"] == 1000 and r["eta"] == 0)
+    assert hidden["paper"] == 0.15 and hidden["mean"] == pytest.approx(0.15, abs=1e-6)
+    with open(workdir / "results.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(rows)
+
+
+def test_bandits_write_tables_configuration_and_figures(bandits):
+    workdir, _ = bandits
+    assert "| N |" in (workdir / "tables.md").read_text()
+    record = json.loads((workdir / "config.json").read_text())
+    assert record["config"]["biased_linear"]["feature_map"]["feature_dim"] == 8
+    names = {path.name for path in workdir.glob("*.png")}
+    assert names == {
+        "hidden_mode_regret.png",
+        "hidden_mode_eta.png",
+        "hidden_mode_phase.png",
+        "biased_linear_regret.png",
+        "biased_linear_eta.png",
+    }
+
+
+def test_certificates_write_every_kind_of_row_and_a_figure_of_each(tmp_path):
+    done = call("certificates", "--preset=smoke", f"--workdir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    kinds = {"bound", "ratio", "probe_ratio", "identity", "threshold", "separation"}
+    assert {row["kind"] for row in rows} == kinds
+    randomised = [r for r in rows if r["kind"] == "ratio" and r["method"] == "ids_randomised"]
+    assert randomised and all(row["violations"] == 0 for row in randomised)
+    star = {(r["q"], r["c"]): r["N_star"] for r in rows if r["kind"] == "threshold"}
+    assert star[0.005, 0.15] == 124 and star[0.2, 0.45] == 14
+    assert {p.name for p in tmp_path.glob("*.png")} == {
+        "bounds.png",
+        "ratios.png",
+        "separation.png",
+    }
+
+
+MISTAKES = {
+    "problem": (["--problem=chess"], "--problem=chess: value should be one of"),
+    "seeds": (["--seeds=0"], "--seeds=0: 0 is not a positive integer"),
+    "text": (["--seeds=many"], "--seeds=many"),
+    "flag": (["--sedes=3"], "Unknown command line flag 'sedes'. Did you mean: seeds"),
+    "argument": (["run"], "unexpected argument 'run'"),
+    "field": (["--config.hidden_mode.horzion=3"], "did you mean 'horizon'?"),
+    "value": (["--config.hidden_mode.horizon=-3"], "horizon must be positive, got -3"),
+    "type": (["--config.hidden_mode.horizon=long"], "--config.hidden_mode.horizon=long"),
+    "workdir": (["--workdir=/dev/null/x"], "cannot write results to '/dev/null/x'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(mistake):
+    flags, expected = MISTAKES[mistake]
+    done = call("bandits", *flags)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    assert expected in done.stderr
+
+
+def test_help_lists_the_flags_and_every_field_of_the_configuration():
+    done = call("bandits", "--help")
+    for text in ("--problem", "--preset", "--seeds", "--config.biased_linear.noise=0.05", "beside"):
+        assert text in done.stdout + done.stderr

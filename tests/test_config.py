@@ -1,0 +1,56 @@
+import dataclasses
+
+import pytest
+
+from roid_jax import config as cfg
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    rate: float = 0.5
+    name: str = "a"
+
+    def __post_init__(self):
+        cfg.check_positive(self, "rate")
+        cfg.check_one_of("name", self.name, ("a", "b"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    steps: int = 3
+    inner: Inner = dataclasses.field(default=Inner())
+
+
+def test_every_field_has_a_path():
+    assert cfg.flatten(Outer()) == {"steps": 3, "inner.rate": 0.5, "inner.name": "a"}
+
+
+def test_overriding_replaces_by_path_and_leaves_the_rest():
+    changed = cfg.override(Outer(), {"inner.rate": 2.0, "steps": 7})
+    assert changed == Outer(steps=7, inner=Inner(rate=2.0))
+    assert Outer() == Outer(steps=3, inner=Inner(rate=0.5))
+
+
+def test_an_override_is_checked():
+    with pytest.raises(ValueError, match=r"rate must be positive, got -1\.0"):
+        cfg.override(Outer(), {"inner.rate": -1.0})
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("stpes", "unknown field 'stpes': no 'stpes' there; did you mean 'steps'?"),
+        ("inner.zzz", "unknown field 'inner.zzz': no 'zzz' there; choose from rate, name."),
+        ("steps.more", "unknown field 'steps.more': 'steps' has no fields of its own."),
+    ],
+)
+def test_an_unknown_path_is_named_with_what_would_do(path, message):
+    with pytest.raises(ValueError) as error:
+        cfg.override(Outer(), {path: 1})
+    assert str(error.value) == message
+
+
+def test_configurations_are_frozen_and_plain():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Outer().steps = 4
+    assert cfg.to_dict(Outer()) == {"steps": 3, "inner": {"rate": 0.5, "name": "a"}}

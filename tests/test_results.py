@@ -1,0 +1,56 @@
+import json
+import os
+
+import pytest
+
+from roid_jax import results
+
+ROWS = [{"N": 1, "eta": None, "mean": 0.5}, {"N": 2, "eta": 0.1, "mean": 1.5, "note": "x,y"}]
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    results.write_rows(tmp_path / "rows.jsonl", ROWS)
+    assert results.read_rows(tmp_path / "rows.jsonl") == ROWS
+
+
+def test_csv_has_every_column_and_leaves_nothing_empty(tmp_path):
+    results.write_csv(tmp_path / "rows.csv", ROWS)
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert lines == ["N,eta,mean,note", "1,,0.5,", '2,0.1,1.5,"x,y"']
+
+
+def test_not_a_number_is_refused_and_the_old_file_kept(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    results.write_rows(path, ROWS)
+    with pytest.raises(ValueError):
+        results.write_rows(path, [{"mean": float("nan")}])
+    assert results.read_rows(path) == ROWS
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    results.write_bytes(path, b"old")
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError):
+        results.write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_configuration_is_written_with_command_and_versions(tmp_path):
+    results.write_config(tmp_path / "config.json", {"steps": 3})
+    record = json.loads((tmp_path / "config.json").read_text())
+    assert record["config"] == {"steps": 3}
+    assert record["versions"]["jax"] and record["versions"]["device"]
+    assert isinstance(record["command"], list)
+
+
+def test_a_workdir_is_made_and_one_that_cannot_be_is_refused_in_one_line(tmp_path):
+    assert results.open_workdir(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"cannot write results to .*file.*--workdir"):
+        results.open_workdir(tmp_path / "file")
