@@ -113,6 +113,12 @@ def ids_mixture(
     return jnp.where(is_better, left, single), jnp.where(is_better, right, single), weight
 
 
+def ids_probabilities(regret: Array, information: Array, *, eta: float | Array) -> Array:
+    """Returns `[M]` how likely `ids_randomised` takes each candidate."""
+    first, second, weight = ids_mixture(regret, information, eta=eta)
+    return jnp.zeros_like(regret).at[first].add(1.0 - weight).at[second].add(weight)
+
+
 def ids(key: Key, beliefs: Beliefs, *, eta: float | Array) -> Array:
     """Takes the single candidate with the smallest ratio; the paper's algorithm."""
     del key

@@ -69,9 +69,8 @@ def test_n_star_is_the_first_n_whose_probability_is_below_the_threshold(rate, co
 def test_ids_takes_the_probe_exactly_from_n_star_on(rate, cost):
     star = N_STAR[rate][cost]
     config = concrete(rate, cost, range(max(0, star - 20), star + 20))
-    probes = (
-        np.asarray(hidden_mode.choices(config=config, method=play.Method("ids", 0.0)))[:, 2] == 1
-    )
+    chosen = hidden_mode.choices(config=config, methods=(play.Method("ids", 0.0),))
+    probes = np.asarray(chosen)[:, 0, 2] == 1
     np.testing.assert_array_equal(probes, np.array(config.offline_rows) >= star)
 
 
@@ -103,8 +102,8 @@ def test_a_rule_that_never_probes_pays_every_step():
 def test_randomised_ids_can_lose_to_thompson():
     """q = .005, c = .45, N = 588, T = 21: .6281 against .6256."""
     config = concrete(0.005, 0.45, (588,), horizon=21)
-    randomised = hidden_mode.analytic_regret(config, play.Method("ids_randomised", 0.0))[0]
-    thompson = hidden_mode.analytic_regret(config, play.Method("thompson"))[0]
+    methods = (play.Method("ids_randomised", 0.0), play.Method("thompson"))
+    randomised, thompson = hidden_mode.analytic_regret(config, methods)[0]
     assert randomised == pytest.approx(0.6281, abs=1e-4)
     assert thompson == pytest.approx(0.6256, abs=1e-4)
 

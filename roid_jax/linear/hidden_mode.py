@@ -128,27 +128,28 @@ def regret(seeds: Array, *, config: HiddenModeConfig, methods: tuple[play.Method
     return jax.vmap(jax.vmap(one_run, (None, 0)), (0, None))(keys, probabilities)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "method"))
-def choices(*, config: HiddenModeConfig, method: play.Method) -> Array:
-    """Returns `[N, 3]` how likely a method takes each action while the mode is hidden."""
+@functools.partial(jax.jit, static_argnames=("config", "methods"))
+def choices(*, config: HiddenModeConfig, methods: tuple[play.Method, ...]) -> Array:
+    """Returns `[N, A, 3]` how likely each method takes each action while the mode is hidden."""
 
-    def one(probability: Array) -> Array:
-        beliefs = two_mode_beliefs(probability, config)
+    def one(method: play.Method, beliefs: Beliefs) -> Array:
         if method.name == "thompson":
             return selection.thompson_mixture(beliefs)
         if method.name == "ids_randomised":
-            expected = selection.expected_regret(beliefs)
-            first, second, weight = selection.ids_mixture(
-                expected, beliefs.information, eta=method.eta
-            )
-            return (1.0 - weight) * jax.nn.one_hot(first, 3) + weight * jax.nn.one_hot(second, 3)
+            regret = selection.expected_regret(beliefs)
+            return selection.ids_probabilities(regret, beliefs.information, eta=method.eta)
         choose = play.make_chooser([method], ucb_scale=config.ucb_scale)
         chosen = choose(jax.random.key(0), jax.tree.map(lambda x: x[None], beliefs))
         return jax.nn.one_hot(chosen[0], 3)
 
-    return jax.vmap(one)(jnp.asarray(config.residual_probability(), float))
+    def all_methods(probability: Array) -> Array:
+        beliefs = two_mode_beliefs(probability, config)
+        return jnp.stack([one(method, beliefs) for method in methods])
+
+    return jax.vmap(all_methods)(jnp.asarray(config.residual_probability(), float))
 
 
+@functools.partial(jax.jit, static_argnames=("config", "eta"))
 def ratios(config: HiddenModeConfig, *, eta: float) -> theory.Certificate:
     """Returns the `[N]` information ratios of both IDS rules and of Thompson sampling."""
 
@@ -165,15 +166,16 @@ def ratios(config: HiddenModeConfig, *, eta: float) -> theory.Certificate:
     return jax.tree.map(lambda ratio: ratio[:, 0], certificate)
 
 
-def analytic_regret(config: HiddenModeConfig, method: play.Method) -> np.ndarray:
-    """Returns `[N]` the closed form of a method's exact regret, in double precision."""
+def analytic_regret(config: HiddenModeConfig, methods: tuple[play.Method, ...]) -> np.ndarray:
+    """Returns `[N, A]` the closed form of each method's exact regret, in double precision."""
     gaps = np.max(config.rewards, axis=1, keepdims=True) - np.array(config.rewards)
-    chosen = np.asarray(choices(config=config, method=method), np.float64)
+    chosen = np.asarray(choices(config=config, methods=methods), np.float64)
+    price = functools.partial(
+        separation.stationary_regret, reveals=config.reveals, horizon=config.horizon
+    )
     return np.array(
         [
-            separation.stationary_regret(
-                choice, np.array([1.0 - p, p]) @ gaps, config.reveals, horizon=config.horizon
-            )
-            for choice, p in zip(chosen, config.residual_probability(), strict=True)
+            [price(choice, np.array([1.0 - p, p]) @ gaps) for choice in row]
+            for row, p in zip(chosen, config.residual_probability(), strict=True)
         ]
     )

@@ -46,9 +46,8 @@ def ratio_certificate(
     """
 
     def ratios(eta: Array) -> Certificate:
-        first, second, weight = selection.ids_mixture(regret, information, eta=eta)
-        mixture = jnp.zeros_like(regret).at[first].add(1.0 - weight).at[second].add(weight)
-        mixtures = jnp.stack([mixture, matching])
+        best = selection.ids_probabilities(regret, information, eta=eta)
+        mixtures = jnp.stack([best, matching])
         mixed, reference = selection.ids_score(mixtures @ regret, mixtures @ information, eta=eta)
         single = jnp.min(selection.ids_score(regret, information, eta=eta))
         return Certificate(single=single, mixed=mixed, reference=reference)
