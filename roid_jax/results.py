@@ -86,5 +86,6 @@ def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:
 
 def write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     """Writes the resolved configuration with the command and the versions beside it."""
-    record = {"command": sys.argv, "config": config, "versions": versions()}
+    command = [pathlib.Path(sys.argv[0]).stem, *sys.argv[1:]]
+    record = {"command": command, "config": config, "versions": versions()}
     write_bytes(path, f"{json.dumps(record, indent=2)}\n".encode())

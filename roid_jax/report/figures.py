@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 # One colour per method, the same in every figure, and told apart without colour vision too.
 COLOURS = {
@@ -102,8 +102,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     axes.set_yscale(y_scale)
     if y_scale == "log":
         low, high = axes.get_ylim()
+        if high < 300 * low:
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}" if high < 12 * low else NullFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if panel.ticks is not None:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks)
     axes.grid(alpha=0.25)
