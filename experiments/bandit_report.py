@@ -145,7 +145,7 @@ def _notes(study: Study) -> tuple[str, ...]:
         )
     return (
         "± is one standard error; the paper's is worked out from the spread it prints.",
-        "The paper leaves the laws of weights, states, actions and behaviour open, and seeds",
+        "The paper leaves the laws of weights, states, actions and behaviour open, and seeds "
         "differ widely: the shape of its table can be reproduced, its cells in order of size.",
     )
 

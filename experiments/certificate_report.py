@@ -63,7 +63,7 @@ def _ratio_table(report: certificate_rows.Report) -> tables.Table:
         body.append(())
     probe = certificate_rows.probe_ratio_row()
     notes = (
-        "exceeds: steps on which the rule's ratio is above that of Thompson sampling (Lemma 2);",
+        "exceeds: steps on which the rule's ratio is above that of Thompson sampling (Lemma 2); "
         "worst: the largest quotient of the two; TS / C_w: how near Lemma 5 comes to being tight.",
         f"Hidden-mode bandit at N = 1000: IDS {probe['ids']:.3f} > TS {probe['thompson']:.3f} > "
         f"randomised IDS {probe['ids_randomised']:.3f}.",
