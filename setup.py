@@ -1,14 +1,16 @@
 """How roid_jax installs: `pip install .`, with extras `cuda`, `mjx`, `bench` and `dev`."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
+INIT = (HERE / "roid_jax" / "__init__.py").read_text(encoding="utf-8")
 
 setup(
     name="roid_jax",
-    version="0.1.0",
+    version=re.search(r'__version__ = "(.+)"', INIT)[1],
     description="Information-directed offline-to-online reinforcement learning in JAX.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

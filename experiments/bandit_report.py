@@ -1,15 +1,14 @@
-"""Rows, tables and figures of the bandits, from their regrets."""
+"""Tables and figures of the bandits, from their regrets."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from experiments import quoted
-from roid_jax.linear import hidden_mode, play
+from experiments import bandit_rows, quoted
+from roid_jax.linear import play
 from roid_jax.report import figures, tables
 
-_QUOTED = {"hidden_mode": quoted.HIDDEN_MODE, "biased_linear": quoted.BIASED_LINEAR}
 _TITLES = {"hidden_mode": "Hidden-mode bandit", "biased_linear": "Biased linear bandit"}
 _MAIN = {
     "hidden_mode": ("greedy", "UCB", "TS", "IDS 0"),
@@ -17,72 +16,25 @@ _MAIN = {
 }
 
 
-class Study(NamedTuple):
-    """One bandit's regrets, `[S, N, A, T]`, and what made them."""
-
-    problem: str
-    config: Any
-    methods: tuple[play.Method, ...]
-    regret: np.ndarray
-    phase: Any  # the same bandit over a fine grid of N, where there is a phase transition
-
-    @property
-    def totals(self) -> np.ndarray:
-        """`[S, N, A]` regret after the last step, summed in double precision."""
-        return self.regret.sum(axis=-1, dtype=np.float64)
-
-
-def label(method: play.Method) -> str:
-    """Returns the name of a method as tables and figures show it."""
-    if method.eta is None:
-        return {"ucb": "UCB", "thompson": "TS"}.get(method.name, method.name)
-    name = "randomised IDS" if method.name == "ids_randomised" else "IDS"
-    return f"{name} {method.eta:g}"
-
-
-def make_rows(study: Study) -> list[dict[str, Any]]:
-    """Returns one row per method, eta and N."""
-    seeds = study.regret.shape[0]
-    totals = study.totals
-    analytic = _analytic(study)
-    rows = []
-    for j, method in enumerate(study.methods):
-        for i, size in enumerate(study.config.offline_rows):
-            rows.append(
-                {
-                    "problem": study.problem,
-                    "method": method.name,
-                    "eta": method.eta,
-                    "N": size,
-                    "mean": float(totals[:, i, j].mean()),
-                    "std": float(totals[:, i, j].std(ddof=1)) if seeds > 1 else None,
-                    "seeds": seeds,
-                    "paper": _QUOTED[study.problem].get(method, {}).get(size),
-                    "analytic": None if analytic is None else float(analytic[i, j]),
-                    "horizon": study.config.horizon,
-                }
-            )
-    return rows
-
-
-def _analytic(study: Study) -> np.ndarray | None:
-    """Returns `[N, A]` the closed form of each method's regret, where there is one."""
-    if study.problem != "hidden_mode":
-        return None
-    return hidden_mode.analytic_regret(study.config, study.methods)
-
-
-def make_tables(study: Study) -> list[tables.Table]:
+def make_tables(study: bandit_rows.Study) -> list[tables.Table]:
     """Returns the paper's main table and its full eta sweep, ours beside."""
-    cells = {(label(play.Method(r["method"], r["eta"])), r["N"]): r for r in make_rows(study)}
-    seeds = study.regret.shape[0]
-    title = f"{_TITLES[study.problem]}: regret over T = {study.config.horizon}, {seeds} seeds"
+    cells = {
+        (bandit_rows.label(play.Method(r["method"], r["eta"])), r["N"]): r
+        for r in bandit_rows.make_rows(study)
+    }
+    count = study.regret.shape[0]
+    seeds = f"{count} seed{'s' * (count > 1)}"
+    title = f"{_TITLES[study.problem]}: regret over T = {study.config.horizon}, {seeds}"
     return [_main_table(f"{title} (main table)", study, cells), _sweep_table(title, study, cells)]
 
 
-def _main_table(title: str, study: Study, cells: dict) -> tables.Table:
+def _main_table(title: str, study: bandit_rows.Study, cells: dict) -> tables.Table:
     """N down, methods across, ours above the closed form above the paper's: as it is printed."""
-    names = [label(method) for method in study.methods if label(method) in _MAIN[study.problem]]
+    names = [
+        bandit_rows.label(method)
+        for method in study.methods
+        if bandit_rows.label(method) in _MAIN[study.problem]
+    ]
     body: list[tuple[str, ...]] = []
     for size, shown in zip(study.config.offline_rows, _sizes(study), strict=True):
         rows = [cells[name, size] for name in names]
@@ -95,15 +47,17 @@ def _main_table(title: str, study: Study, cells: dict) -> tables.Table:
     return tables.Table(title, ("N", "", *names), tuple(body[:-1]), _notes(study), text_columns=2)
 
 
-def _sweep_table(title: str, study: Study, cells: dict) -> tables.Table:
+def _sweep_table(title: str, study: bandit_rows.Study, cells: dict) -> tables.Table:
     """One line per N and method, the columns being ours, the closed form and the paper's."""
     has_form = _has(cells.values(), "analytic")
     body: list[tuple[str, ...]] = []
     for size, shown in zip(study.config.offline_rows, _sizes(study), strict=True):
         for j, method in enumerate(study.methods):
-            row = cells[label(method), size]
+            row = cells[bandit_rows.label(method), size]
             form = (tables.number(row["analytic"]),) if has_form else ()
-            body += [("" if j else shown, label(method), _ours(row), *form, _paper(row))]
+            body += [
+                ("" if j else shown, bandit_rows.label(method), _ours(row), *form, _paper(row))
+            ]
         body += [()]
     columns = ("N", "method", "ours", *(("closed form",) if has_form else ()), "paper")
     notes = ("The paper has no randomised IDS.",)
@@ -115,7 +69,7 @@ def _has(rows: Iterable[dict[str, Any]], field: str) -> bool:
     return any(row[field] is not None for row in rows)
 
 
-def _sizes(study: Study) -> list[str]:
+def _sizes(study: bandit_rows.Study) -> list[str]:
     if study.problem != "hidden_mode":
         return [str(size) for size in study.config.offline_rows]
     chances = study.config.residual_probability()
@@ -136,21 +90,23 @@ def _paper(row: dict[str, Any]) -> str:
     return tables.with_error(row["paper"], spread / np.sqrt(quoted.BIASED_LINEAR_SEEDS))
 
 
-def _notes(study: Study) -> tuple[str, ...]:
+def _notes(study: bandit_rows.Study) -> tuple[str, ...]:
+    if not bandit_rows.is_papers(study):
+        return ("This is not the paper's setting, so its numbers are left out.",)
     if study.problem == "hidden_mode":
         return (
-            "± is one standard error; where there is none, the method is not random.",
+            "± is one standard error; only TS and randomised IDS are random.",
             "The paper's TS cells are one draw of ten seeds each.",
-            "500 p_1000 = 3.30499, which rounds to 3.30; the paper prints 3.31.",
+            "500 p_1000 = 3.30499, which is 3.30 to two places; the paper prints 3.31.",
         )
     return (
         "± is one standard error; the paper's is worked out from the spread it prints.",
         "The paper leaves the laws of weights, states, actions and behaviour open, and seeds "
-        "differ widely: the shape of its table can be reproduced, its cells in order of size.",
+        "differ widely: the shape of its table can be reproduced, its cells only roughly.",
     )
 
 
-def make_figures(study: Study) -> dict[str, bytes]:
+def make_figures(study: bandit_rows.Study) -> dict[str, bytes]:
     """Returns the figures of one bandit as PNG, by file name."""
     pictures = {
         f"{study.problem}_regret": _regret_curves(study),
@@ -168,14 +124,19 @@ def _error(samples: np.ndarray) -> np.ndarray:
     return samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
 
 
-def _regret_curves(study: Study) -> bytes:
+def _regret_curves(study: bandit_rows.Study) -> bytes:
     shown = [j for j, method in enumerate(study.methods) if method.name != "ids_randomised"]
     steps = np.arange(1, study.config.horizon + 1)
     panels = []
     for i, size in enumerate(study.config.offline_rows):
         curves = np.cumsum(study.regret[:, i], axis=-1, dtype=np.float64)
         lines = [
-            figures.Line(label(study.methods[j]), steps, curves[:, j].mean(0), _error(curves[:, j]))
+            figures.Line(
+                bandit_rows.label(study.methods[j]),
+                steps,
+                curves[:, j].mean(0),
+                _error(curves[:, j]),
+            )
             for j in shown
         ]
         panels.append(
@@ -185,7 +146,7 @@ def _regret_curves(study: Study) -> bytes:
     return figures.draw(panels, columns=_columns(panels), title=title)
 
 
-def _eta_sweep(study: Study) -> bytes:
+def _eta_sweep(study: bandit_rows.Study) -> bytes:
     etas = study.config.etas
     positions = np.arange(len(etas))
     panels = []
@@ -195,7 +156,7 @@ def _eta_sweep(study: Study) -> bytes:
         for name in ("greedy", "ucb", "thompson"):
             method = play.Method(name)
             level = np.full(len(etas), totals[method].mean())
-            lines.append(figures.Line(label(method), positions, level, None, "--"))
+            lines.append(figures.Line(bandit_rows.label(method), positions, level, None, "--"))
         for name, shown in (("ids", "IDS"), ("ids_randomised", "randomised IDS")):
             samples = np.stack([totals[play.Method(name, eta)] for eta in etas], axis=1)
             lines.append(figures.Line(shown, positions, samples.mean(0), _error(samples), "o-"))
@@ -218,18 +179,20 @@ def _columns(panels: Sequence[figures.Panel]) -> int:
     return min(len(panels), 2 if len(panels) == 4 else 3)
 
 
-def _phase_transition(phase: Study) -> bytes:
+def _phase_transition(phase: bandit_rows.Study) -> bytes:
     sizes = np.array(phase.config.offline_rows)
     every = slice(1, None, 4)
-    analytic = _analytic(phase)
+    analytic = bandit_rows.analytic(phase)
     lines = []
     for j, method in enumerate(phase.methods):
         if method.name == "ids_randomised" and method.eta:
             continue  # it lies on deterministic IDS at the same eta
         samples = phase.totals[:, every, j]
-        lines.append(figures.Line(label(method), sizes, analytic[:, j]))
+        lines.append(figures.Line(bandit_rows.label(method), sizes, analytic[:, j]))
         lines.append(
-            figures.Line(label(method), sizes[every], samples.mean(0), _error(samples), "o")
+            figures.Line(
+                bandit_rows.label(method), sizes[every], samples.mean(0), _error(samples), "o"
+            )
         )
     title = "Hidden-mode bandit: closed forms (lines) and measured regret (dots)"
     y_label = f"regret after {phase.config.horizon} steps"

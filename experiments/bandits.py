@@ -17,7 +17,7 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import bandit_report, cli, suites
+from experiments import bandit_report, bandit_rows, cli, suites
 from roid_jax import config as cfg
 from roid_jax import results
 from roid_jax.linear import biased_linear, hidden_mode, play
@@ -30,8 +30,8 @@ def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("problem", "all", [*PROBLEMS, "all"], "Which bandit to run.")
     flags.DEFINE_enum("preset", "default", list(suites.BANDITS), "Which open choices to make.")
-    flags.DEFINE_integer("seeds", 20, "How many seeds.", lower_bound=1)
-    flags.DEFINE_integer("first_seed", 0, "The first of them.", lower_bound=0)
+    flags.DEFINE_integer("seeds", 20, "How many seeds.", lower_bound=1, upper_bound=2**20)
+    flags.DEFINE_integer("first_seed", 0, "The first of them.", lower_bound=0, upper_bound=2**30)
     flags.DEFINE_string("workdir", "runs/bandits", "Where the results land.")
     cli.define_config(suites.BANDITS["default"])
     flags.declare_key_flag("config")  # so that --help lists it with these
@@ -56,7 +56,7 @@ def main() -> None:
 
 def run(
     problem: str, config: suites.BanditsConfig, seeds: np.ndarray, console: rich.console.Console
-) -> bandit_report.Study:
+) -> bandit_rows.Study:
     """Returns the regret of every method, eta and N of one bandit."""
     if problem == "hidden_mode":
         part, simulate, at_once = config.hidden_mode, hidden_mode.regret, 1000
@@ -71,7 +71,7 @@ def run(
             parts.append(regret)
             advance(len(regret), score_so_far(parts, methods))
     phase = hidden_mode_phase(part, seeds) if problem == "hidden_mode" else None
-    return bandit_report.Study(
+    return bandit_rows.Study(
         problem=problem, config=part, methods=methods, regret=np.concatenate(parts), phase=phase
     )
 
@@ -89,14 +89,12 @@ def score_so_far(parts: Sequence[np.ndarray], methods: Sequence[play.Method]) ->
     """Returns the regret so far of Thompson sampling and vanilla IDS at the first N."""
     totals = np.concatenate(parts)[:, 0].sum(axis=-1).mean(axis=0)
     scores = {
-        bandit_report.label(method): total for method, total in zip(methods, totals, strict=True)
+        bandit_rows.label(method): total for method, total in zip(methods, totals, strict=True)
     }
     return ", ".join(f"{name} {scores[name]:.2f}" for name in ("TS", "IDS 0") if name in scores)
 
 
-def hidden_mode_phase(
-    config: hidden_mode.HiddenModeConfig, seeds: np.ndarray
-) -> bandit_report.Study:
+def hidden_mode_phase(config: hidden_mode.HiddenModeConfig, seeds: np.ndarray) -> bandit_rows.Study:
     """Returns the same bandit over a fine grid of N, for the phase transition."""
     rows = tuple(range(50, 3001, 50))
     fine = cfg.override(config, {"offline_rows": rows, "etas": (0.0, 0.01)})
@@ -105,7 +103,7 @@ def hidden_mode_phase(
         chunk.sum(-1, keepdims=True)
         for chunk in in_chunks(hidden_mode.regret, seeds, 200, config=fine, methods=methods)
     ]
-    return bandit_report.Study(
+    return bandit_rows.Study(
         problem="hidden_mode",
         config=fine,
         methods=methods,
@@ -115,10 +113,10 @@ def hidden_mode_phase(
 
 
 def write(
-    workdir: pathlib.Path, studies: Sequence[bandit_report.Study], config: suites.BanditsConfig
+    workdir: pathlib.Path, studies: Sequence[bandit_rows.Study], config: suites.BanditsConfig
 ) -> None:
     """Writes rows, tables, figures and the resolved configuration."""
-    rows = [row for study in studies for row in bandit_report.make_rows(study)]
+    rows = [row for study in studies for row in bandit_rows.make_rows(study)]
     results.write_rows(workdir / "results.jsonl", rows)
     results.write_csv(workdir / "results.csv", rows)
     results.write_config(workdir / "config.json", cfg.to_dict(config))
@@ -128,7 +126,7 @@ def write(
     results.write_bytes(workdir / "tables.md", "\n".join(texts).encode())
     for study in studies:
         if study.phase is not None:
-            results.write_rows(workdir / "phase.jsonl", bandit_report.make_rows(study.phase))
+            results.write_rows(workdir / "phase.jsonl", bandit_rows.make_rows(study.phase))
         for name, image in bandit_report.make_figures(study).items():
             results.write_bytes(workdir / f"{name}.png", image)
 

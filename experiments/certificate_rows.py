@@ -94,7 +94,9 @@ def bound_rows(cell: Cell) -> list[dict[str, Any]]:
 def ratio_rows(cell: Cell) -> list[dict[str, Any]]:
     """Returns, over all episodes, where each IDS rule satisfies the certificate and where not."""
     ratios = cell.episodes.certificate
-    constant = theory.reference_ratio_constant(cell.config.horizon, cell.config.feature_dim)
+    constant = theory.reference_ratio_constant(
+        horizon=cell.config.horizon, dim=cell.config.feature_dim
+    )
     rows = []
     for i, n in enumerate(cell.config.offline_rows):
         for e, eta in enumerate(cell.config.etas):

@@ -27,7 +27,9 @@ from roid_jax.report import progress, tables
 def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("preset", "default", list(suites.CERTIFICATES), "Which sizes to run.")
-    flags.DEFINE_integer("first_seed", 0, "Seed of the first problem.", lower_bound=0)
+    flags.DEFINE_integer(
+        "first_seed", 0, "Seed of the first problem.", lower_bound=0, upper_bound=2**30
+    )
     flags.DEFINE_string("workdir", "runs/certificates", "Where the results land.")
     cli.define_config(suites.CERTIFICATES["default"])
     flags.declare_key_flag("config")  # so that --help lists it with these
@@ -66,8 +68,12 @@ def run_size(
     return certificate_rows.Cell(
         config=config,
         methods=methods,
-        measured=jax.device_get(certificates.measure(*outcome, etas, config.prior_precision)),
-        identities=jax.device_get(certificates.check_identities(*outcome, config.prior_precision)),
+        measured=jax.device_get(
+            certificates.measure(*outcome, etas, precision=config.prior_precision)
+        ),
+        identities=jax.device_get(
+            certificates.check_identities(*outcome, precision=config.prior_precision)
+        ),
         episodes=jax.device_get(outcome[2]),
     )
 

@@ -8,6 +8,7 @@ from roid_jax.linear.biased_linear import BiasedLinearConfig
 from roid_jax.linear.episodic import EpisodicConfig
 from roid_jax.linear.features import FeatureConfig
 from roid_jax.linear.hidden_mode import HiddenModeConfig
+from roid_jax.linear.separation import residual_probability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +30,18 @@ class SeparationConfig:
     seeds: int = 2000
 
     def __post_init__(self):
-        cfg.check(0 < self.reveal_rate < 1, "reveal_rate", "between 0 and 1", self.reveal_rate)
-        cfg.check(0 < self.probe_cost < 0.5, "probe_cost", "between 0 and 1/2", self.probe_cost)
-        cfg.check_rows("offline_rows", self.offline_rows)
-        cfg.check_positive(self, "horizon", "seeds")
+        cfg.check_between("reveal_rate", self.reveal_rate, 0, 1)
+        cfg.check_between("probe_cost", self.probe_cost, 0, 0.5)
+        cfg.check_sizes("offline_rows", self.offline_rows)
+        cfg.check_whole(self, "horizon")
+        cfg.check_whole(self, "seeds", least=2)
+        rarest = residual_probability(max(self.offline_rows), reveal_rate=self.reveal_rate)
+        cfg.check(
+            self.horizon * rarest >= 1.0,
+            "separation.horizon",
+            f"at least 1/p at the largest N, where p = {rarest:.3g}",
+            self.horizon,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,15 +57,20 @@ class CertificatesConfig:
     separation: SeparationConfig = dataclasses.field(default=SeparationConfig())
 
     def __post_init__(self):
-        cfg.check_rows("horizons", self.horizons, least=1)
-        cfg.check_rows("feature_dims", self.feature_dims, least=1)
-        cfg.check_positive(self, "problems")
+        cfg.check_sizes("horizons", self.horizons, least=1)
+        cfg.check_sizes("feature_dims", self.feature_dims, least=1)
+        cfg.check_whole(self, "problems", most=10_000)
+        defaults = EpisodicConfig()
+        for field, list_field in (("horizon", "horizons"), ("feature_dim", "feature_dims")):
+            given, default = getattr(self.episodic, field), getattr(defaults, field)
+            cfg.check(given == default, f"episodic.{field}", f"left alone: set {list_field}", given)
         for size in self.sizes():
             dataclasses.replace(self.episodic, horizon=size[0], feature_dim=size[1])
-        for rate in self.reveal_rates:
-            cfg.check(0 < rate < 1, "reveal_rates", "between 0 and 1", rate)
-        for cost in self.probe_costs:
-            cfg.check(0 < cost < 0.5, "probe_costs", "between 0 and 1/2", cost)
+        for field, high in (("reveal_rates", 1), ("probe_costs", 0.5)):
+            given = getattr(self, field)
+            cfg.check(isinstance(given, tuple) and given, field, "one or more numbers", given)
+            for number in given:
+                cfg.check_between(field, number, 0, high)
 
     def sizes(self) -> list[tuple[int, int]]:
         """Returns every (H, d) of the episodic model."""

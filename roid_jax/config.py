@@ -26,25 +26,58 @@ def check_one_of(field: str, given: Any, choices: Iterable[Any]) -> None:
     check(given in choices, field, f"one of {', '.join(map(str, choices))}", given)
 
 
-def check_positive(config: Any, *fields: str) -> None:
-    """Raises a one-line error unless each named field of `config` is above zero."""
+def check_whole(config: Any, *fields: str, least: int = 1, most: int = 1_000_000) -> None:
+    """Raises a one-line error unless each named field is a whole number from least to most."""
     for field in fields:
         given = getattr(config, field)
-        check(given > 0, field, "positive", given)
+        expected = f"a whole number from {least} to {most}"
+        check(_is_whole(given) and least <= given <= most, field, expected, given)
 
 
-def check_rows(field: str, rows: tuple[int, ...], *, least: int = 0) -> None:
-    """Raises a one-line error unless `rows` is a non-empty tuple of whole numbers >= least."""
-    is_tuple = isinstance(rows, tuple) and len(rows) > 0
-    is_right = is_tuple and all(isinstance(n, int) and n >= least for n in rows)
-    check(is_right, field, f"one or more whole numbers from {least} up", rows)
+def check_number(
+    config: Any, *fields: str, above: float = -math.inf, least: float = -math.inf
+) -> None:
+    """Raises a one-line error unless each named field is a finite number within the bounds."""
+    limits = [f"above {above:g}"] * (above > -math.inf) + [f"at least {least:g}"] * (
+        least > -math.inf
+    )
+    for field in fields:
+        given = getattr(config, field)
+        is_right = _is_finite(given) and given > above and given >= least
+        check(is_right, field, " ".join(["a finite number", *limits]), given)
+
+
+def check_between(field: str, given: Any, low: float, high: float) -> None:
+    """Raises a one-line error unless `given` is a number strictly between low and high."""
+    is_right = _is_finite(given) and low < given < high
+    check(is_right, field, f"a number between {low:g} and {high:g}", given)
+
+
+def check_sizes(
+    field: str, sizes: tuple[int, ...], *, least: int = 0, most: int = 1_000_000
+) -> None:
+    """Raises a one-line error unless `sizes` are different whole numbers from least to most."""
+    is_right = _is_set(sizes) and all(_is_whole(n) and least <= n <= most for n in sizes)
+    check(is_right, field, f"different whole numbers from {least} to {most}", sizes)
 
 
 def check_etas(field: str, etas: tuple[float, ...]) -> None:
-    """Raises a one-line error unless `etas` is a non-empty tuple of finite numbers >= 0."""
-    is_tuple = isinstance(etas, tuple) and len(etas) > 0
-    is_right = is_tuple and all(isinstance(x, int | float) and 0 <= x < math.inf for x in etas)
-    check(is_right, field, "one or more finite numbers from 0 up", etas)
+    """Raises a one-line error unless `etas` are different finite numbers from 0 up."""
+    is_right = _is_set(etas) and all(_is_finite(eta) and eta >= 0 for eta in etas)
+    check(is_right, field, "different finite numbers from 0 up", etas)
+
+
+def _is_whole(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
+def _is_finite(given: Any) -> bool:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return is_number and math.isfinite(given)
+
+
+def _is_set(given: Any) -> bool:
+    return isinstance(given, tuple) and 0 < len(given) == len(set(given))
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from roid_jax.types import Array, Beliefs, Key
 
 Rule = Callable[[Key, Beliefs], Array]
 
-# Up to here a regret, or an information gain in nats, counts as none at all. Beliefs are built so
-# that rounding cannot exceed it: regret is a mean of differences that are exactly 0 where a draw
-# is at its best, and information is a log1p that is exactly 0 where draws agree.
+# Up to here an information gain in nats, or a regret, counts as none at all; the rules measure
+# regret in units of the largest one. Beliefs are built so that rounding cannot exceed it: regret is
+# a mean of differences that are exactly 0 where a draw is at its best, and information is exactly 0
+# where all draws agree.
 TOLERANCE = 1e-12
 
 

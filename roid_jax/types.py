@@ -1,7 +1,9 @@
 """The nouns that every part of the package shares.
 
 Axes have fixed letters: `S` seeds, `B` batch, `T` time, `K` ensemble members or posterior
-draws, `M` candidates, `D` features, `O` observation, `U` action dimensions.
+draws, `M` candidates, `D` features, `O` observation, `U` action dimensions. The linear path adds
+`A` methods, `N` offline rows, `H` stages, `P` directions or policies, `R` runs, `E` etas; in its
+small MDPs, whose states and actions are counted, `O` and `U` are how many there are.
 """
 
 import chex

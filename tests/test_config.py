@@ -11,7 +11,7 @@ class Inner:
     name: str = "a"
 
     def __post_init__(self):
-        cfg.check_positive(self, "rate")
+        cfg.check_number(self, "rate", above=0)
         cfg.check_one_of("name", self.name, ("a", "b"))
 
 
@@ -32,7 +32,7 @@ def test_overriding_replaces_by_path_and_leaves_the_rest():
 
 
 def test_an_override_is_checked():
-    with pytest.raises(ValueError, match=r"rate must be positive, got -1\.0"):
+    with pytest.raises(ValueError, match=r"rate must be a finite number above 0, got -1\.0"):
         cfg.override(Outer(), {"inner.rate": -1.0})
 
 
@@ -54,3 +54,28 @@ def test_configurations_are_frozen_and_plain():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Outer().steps = 4
     assert cfg.to_dict(Outer()) == {"steps": 3, "inner": {"rate": 0.5, "name": "a"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    count: object = 1
+    rows: object = (1,)
+    chance: object = 0.5
+
+    def __post_init__(self):
+        cfg.check_whole(self, "count", most=10)
+        cfg.check_sizes("rows", self.rows)
+        cfg.check_between("chance", self.chance, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"count": given} for given in (0, 11, 1.0, True, "1", None, float("nan"))),
+        *({"rows": given} for given in ((), 3, [3], (1, 1), (True,), (0.5,), (-1,), "12")),
+        *({"chance": given} for given in (0, 1, float("nan"), "0.5", None, True)),
+    ],
+)
+def test_what_is_not_a_fitting_number_is_refused(changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
+        Sizes(**changes)

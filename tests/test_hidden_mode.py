@@ -101,6 +101,14 @@ def test_the_deterministic_rule_breaks_the_ratio_certificate_at_1000_rows():
     assert np.all(np.asarray(ratios.mixed) <= np.asarray(ratios.reference))
 
 
+def test_beliefs_hold_the_entropy_of_the_mode_and_none_once_it_is_known():
+    information = [
+        hidden_mode.two_mode_beliefs(jnp.array(p), CONFIG).information for p in (0.5, 0.0, 1.0)
+    ]
+    np.testing.assert_allclose(information[0], [0.0, np.log(2), np.log(2)], rtol=1e-6)
+    np.testing.assert_array_equal(information[1:], np.zeros((2, 3)))
+
+
 def first_rows(is_better, sizes):
     return next(size for size, better in zip(sizes, is_better, strict=True) if better)
 
@@ -132,14 +140,19 @@ def test_a_seed_does_not_depend_on_its_neighbours_or_on_the_other_methods():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"rewards": ((1.0, 0.2), (1.0, 2.0))}, "rewards must be two rows of three rewards"),
+        ({"rewards": ((1.0, 0.2), (1.0, 2.0))}, "rewards must be two rows of three numbers"),
         ({"rewards": ((0.1, 0.2, 0.0), (1.0, 2.0, 0.0))}, "default must be best in mode 0"),
-        ({"offline_rows": ()}, "offline_rows must be one or more whole numbers from 0 up"),
+        ({"offline_rows": ()}, "offline_rows must be different whole numbers from 0 to 1000000"),
         ({"offline_rows": (0.5,)}, "offline_rows must be"),
-        ({"reveal_rate": 1.0}, "reveal_rate must be between 0 and 1, got 1.0"),
-        ({"horizon": 0}, "horizon must be positive, got 0"),
-        ({"etas": (-0.1,)}, "etas must be one or more finite numbers from 0 up"),
+        ({"reveal_rate": 1.0}, "reveal_rate must be a number between 0 and 1, got 1.0"),
+        ({"horizon": 0}, "horizon must be a whole number from 1 to 1000000, got 0"),
+        ({"etas": (-0.1,)}, "etas must be different finite numbers from 0 up"),
         ({"etas": ("a",)}, "etas must be"),
+        ({"etas": (0.0, 0.0)}, "etas must be different"),
+        ({"etas": (float("inf"),)}, "etas must be different finite numbers"),
+        ({"offline_rows": (True,)}, "offline_rows must be"),
+        ({"ucb_scale": float("nan")}, "ucb_scale must be a finite number at least 0, got nan"),
+        ({"rewards": (1, 2, 3)}, "rewards must be two rows of three numbers"),
         ({"accounting": "guess"}, "accounting must be one of exact, sampled, got 'guess'"),
     ],
 )

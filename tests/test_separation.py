@@ -25,11 +25,6 @@ def concrete(rate, cost, sizes, horizon=1):
     )
 
 
-def test_entropy_is_log_2_in_the_middle_and_nothing_at_the_ends():
-    np.testing.assert_allclose(separation.binary_entropy(0.5), np.log(2))
-    np.testing.assert_array_equal(separation.binary_entropy(np.array([0.0, 1.0])), 0.0)
-
-
 def test_the_residual_probability_starts_at_the_prior_and_falls():
     at = lambda n: separation.residual_probability(n, reveal_rate=0.1, prior=0.3)  # noqa: E731
     assert at(0) == pytest.approx(0.3)

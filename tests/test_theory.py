@@ -24,7 +24,7 @@ def history():
 
 
 def test_the_reference_constant_is_4_h_d_over_log_2():
-    assert theory.reference_ratio_constant(2, 3) == pytest.approx(24 / np.log(2))
+    assert theory.reference_ratio_constant(horizon=2, dim=3) == pytest.approx(24 / np.log(2))
 
 
 def test_step_4_of_the_constants_proof_holds_where_the_theory_wants_it():

@@ -44,11 +44,14 @@ class BiasedLinearConfig:
     etas: tuple[float, ...] = (0.0, 0.01, 0.05, 0.1, 0.5)
 
     def __post_init__(self):
-        cfg.check_positive(self, "num_states", "actions_per_state", "state_scale", "action_scale")
-        cfg.check_positive(self, "weight_norm", "behaviour_actions", "behaviour_temperature")
-        cfg.check_positive(self, "model_noise", "prior_precision", "posterior_draws", "horizon")
-        cfg.check(self.noise >= 0, "noise", "at least 0", self.noise)
-        cfg.check_rows("offline_rows", self.offline_rows)
+        cfg.check_whole(self, "num_states", "actions_per_state", "behaviour_actions", most=10_000)
+        cfg.check_whole(self, "posterior_draws", most=100_000)
+        cfg.check_whole(self, "horizon")
+        cfg.check_number(self, "state_scale", "action_scale", "weight_norm", above=0)
+        cfg.check_number(self, "behaviour_temperature", "prior_precision", above=0)
+        cfg.check_number(self, "bias", "noise", "ucb_scale", least=0)
+        cfg.check_number(self, "model_noise", least=1e-6)  # below, float32 cannot tell draws apart
+        cfg.check_sizes("offline_rows", self.offline_rows, most=100_000)
         cfg.check_etas("etas", self.etas)
         cfg.check_one_of("action_law", self.action_law, ("uniform", "normal"))
 

@@ -4,6 +4,8 @@ Everything is a function of what `episodic.simulate` returns; axes are S problem
 offline rows, R runs, A methods, T episodes, H stages.
 """
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -51,6 +53,7 @@ def measure(
     learners: episodic.Learner,
     episodes: episodic.Episode,
     etas: Array,
+    *,
     precision: float,
 ) -> Measured:
     """Returns regret, information and bounds of each method on each problem.
@@ -62,20 +65,20 @@ def measure(
       etas: `[A]` the regulariser of each method, 0 where it has none.
       precision: of the prior, lambda.
     """
-    horizon = episodes.regret.shape[-1]
+    length = episodes.regret.shape[-1]
 
     def one(problem, counts, eta):  # counts: [R, H, O, U] of one method
-        before = gram_matrix(problem, problem.offline.counts, precision)
-        grams = jax.vmap(gram_matrix, (None, 0, None))(problem, counts, precision)
+        gram = functools.partial(gram_matrix, problem, precision=precision)
+        before, grams = gram(problem.offline.counts), jax.vmap(gram)(counts)
         rows = jnp.full(before.shape[0], problem.rows)
         visits = jnp.mean(counts, axis=0) - problem.offline.counts
-        visitation = episodic.visit_moments(problem, visits / horizon)
+        visitation = episodic.visit_moments(problem, visits / length)
         information = jnp.mean(jax.vmap(theory.residual_information, (None, 0))(before, grams))
-        ratio = theory.reference_ratio_constant(rows.shape[0], before.shape[-1])
+        ratio = theory.reference_ratio_constant(horizon=before.shape[0], dim=before.shape[-1])
         elliptical, covered = theory.two_branch_bound(
-            before, visitation, rows, episodes=horizon, eta=eta
+            before, visitation, rows, episodes=length, eta=eta
         )
-        master = theory.master_bound(information, episodes=horizon, ratio=ratio, eta=eta)
+        master = theory.master_bound(information, episodes=length, ratio=ratio, eta=eta)
         coverage = theory.coverage(before, visitation, rows)[1]
         return information, master, elliptical, covered, coverage
 
@@ -102,6 +105,7 @@ def check_identities(
     problems: episodic.Problem,
     learners: episodic.Learner,
     episodes: episodic.Episode,
+    *,
     precision: float,
 ) -> Identities:
     """Returns how far each identity of the theory is from holding, relative to its value.
@@ -109,15 +113,15 @@ def check_identities(
     One side comes from the learner's own square roots, update by update; the other from counting
     what was visited.
     """
-    horizon = episodes.gain.shape[4]
+    length = episodes.gain.shape[4]
 
     def one(problem, learner, episode):  # one method's run
-        before = gram_matrix(problem, problem.offline.counts, precision)
-        after = gram_matrix(problem, learner.counts, precision)
+        before = gram_matrix(problem, problem.offline.counts, precision=precision)
+        after = gram_matrix(problem, learner.counts, precision=precision)
         gained = theory.residual_information(before, after)
-        visits = (learner.counts - problem.offline.counts) / horizon
+        visits = (learner.counts - problem.offline.counts) / length
         visitation = episodic.visit_moments(problem, visits)
-        traces = theory.trace_bound(before, visitation, episodes=horizon)
+        traces = theory.trace_bound(before, visitation, episodes=length)
         covariance = jax.vmap(lambda root: root @ root.T)(learner.stages.root)
         moments = jax.vmap(theory.second_moment)(after, covariance)
         twice_dim = 2.0 * before.shape[-1]
@@ -134,7 +138,7 @@ def check_identities(
     )
 
 
-def gram_matrix(problem: episodic.Problem, counts: Array, precision: float) -> Array:
+def gram_matrix(problem: episodic.Problem, counts: Array, *, precision: float) -> Array:
     """Returns `[H, D, D]` Lambda_h = lambda I + sum phi phi' over the counted rows."""
     moments = episodic.visit_moments(problem, counts)
     return precision * jnp.eye(moments.shape[-1])[None] + moments

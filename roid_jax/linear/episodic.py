@@ -35,11 +35,11 @@ class EpisodicConfig:
     runs: int = 32  # true weights per problem
 
     def __post_init__(self):
-        cfg.check_positive(self, "horizon", "feature_dim", "episodes", "num_states", "num_actions")
-        cfg.check_positive(self, "runs", "posterior_draws")
-        cfg.check(self.prior_precision >= 1, "prior_precision", "at least 1", self.prior_precision)
+        cfg.check_whole(self, "horizon", "feature_dim", "num_states", "num_actions", most=100)
+        cfg.check_whole(self, "runs", "posterior_draws", "episodes", most=100_000)
+        cfg.check_number(self, "prior_precision", least=1)
         cfg.check(self.posterior_draws % 2 == 0, "posterior_draws", "even", self.posterior_draws)
-        cfg.check_rows("offline_rows", self.offline_rows, least=1)
+        cfg.check_sizes("offline_rows", self.offline_rows, least=1, most=100_000)
         cfg.check_etas("etas", self.etas)
         policies = self.num_actions ** (self.horizon * self.num_states)
         cfg.check(policies <= 4096, "num_actions^(horizon * num_states)", "at most 4096", policies)
@@ -111,7 +111,7 @@ def draw_problem(key: Key, rows: Array, config: EpisodicConfig) -> Problem:
     pairs = jax.random.categorical(key_rows, jnp.log(chances), shape=(most, config.horizon)).T
     is_seen = jnp.broadcast_to(jnp.arange(most) < rows, pairs.shape).astype(truth.dtype)
     features = mdp.features.reshape(-1, config.feature_dim)[pairs] * is_seen[:, :, None]
-    noise = is_seen * jax.random.normal(key_noise, pairs.shape)
+    noise = is_seen * jax.random.normal(key_noise, pairs.T.shape).T  # rows first: more keep fewer
     rewards = jnp.einsum("hnd,hd->hn", features, truth) + noise
     counts = jnp.einsum("hn,hnx->hx", is_seen, jax.nn.one_hot(pairs, chances.shape[1]))
     warm_start = functools.partial(
@@ -148,7 +148,9 @@ def best_policy(problem: Problem, weights: Array) -> Array:
     return mdps.policy_index(mdps.plan(problem.mdp, weights), actions=actions)
 
 
-def policy_beliefs(key: Key, stages: posterior.Posterior, problem: Problem, draws: int) -> Beliefs:
+def policy_beliefs(
+    key: Key, stages: posterior.Posterior, problem: Problem, *, draws: int
+) -> Beliefs:
     """Returns what the stage posteriors say about every policy.
 
     Paper, Section 3:  Delta_t(pi) = E_t[V^{pi*_w}(w) - V^pi(w)], each draw's best by planning;
@@ -179,7 +181,7 @@ def make_world(problem: Problem, config: EpisodicConfig) -> play.World:
     """Returns the model as a world whose candidates are policies and whose steps are episodes."""
 
     def beliefs(key: Key, learner: Learner) -> Beliefs:
-        return policy_beliefs(key, learner.stages, problem, config.posterior_draws)
+        return policy_beliefs(key, learner.stages, problem, draws=config.posterior_draws)
 
     def take(key: Key, learner: Learner, beliefs: Beliefs, index: Array):
         key_episode, key_noise = jax.random.split(key)

@@ -22,7 +22,9 @@ class FeatureConfig:
     projection_scale: float = 0.3  # spread of the projected inputs before the tanh
 
     def __post_init__(self):
-        cfg.check_positive(self, "state_dim", "action_dim", "feature_dim", "projection_scale")
+        cfg.check_whole(self, "state_dim", "action_dim", most=1000)
+        cfg.check_whole(self, "feature_dim", most=10_000)
+        cfg.check_number(self, "projection_scale", above=0)
         cfg.check_one_of("terms", self.terms, TERMS)
 
 

@@ -37,13 +37,17 @@ class HiddenModeConfig:
     accounting: str = "exact"  # exact: expectation over the mode; sampled: one mode per seed
 
     def __post_init__(self):
-        shape = [len(mode) for mode in self.rewards]
-        cfg.check(shape == [3, 3], "rewards", "two rows of three rewards", self.rewards)
+        try:
+            is_right = np.array(self.rewards, float).shape == (2, 3)
+        except (TypeError, ValueError):
+            is_right = False
+        cfg.check(is_right, "rewards", "two rows of three numbers", self.rewards)
         separation.gaps_of(self.rewards)
-        cfg.check_rows("offline_rows", self.offline_rows)
-        cfg.check(0 < self.reveal_rate < 1, "reveal_rate", "between 0 and 1", self.reveal_rate)
-        cfg.check(0 < self.prior < 1, "prior", "between 0 and 1", self.prior)
-        cfg.check_positive(self, "horizon")
+        cfg.check_sizes("offline_rows", self.offline_rows)
+        cfg.check_between("reveal_rate", self.reveal_rate, 0, 1)
+        cfg.check_between("prior", self.prior, 0, 1)
+        cfg.check_whole(self, "horizon")
+        cfg.check_number(self, "ucb_scale", least=0)
         cfg.check_etas("etas", self.etas)
         cfg.check_one_of("accounting", self.accounting, ("exact", "sampled"))
 

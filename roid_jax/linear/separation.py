@@ -32,14 +32,6 @@ class Separation(NamedTuple):
     separates: bool  # IDS is strictly better from `horizon` on
 
 
-def binary_entropy(p: float) -> float:
-    """Returns H_2(p) = -p log p - (1 - p) log(1 - p), in nats (Assumption B3)."""
-    p = np.asarray(p, np.float64)
-    inside = np.where((p > 0.0) & (p < 1.0), p, 0.5)
-    entropy = -inside * np.log(inside) - (1.0 - inside) * np.log1p(-inside)
-    return np.where((p > 0.0) & (p < 1.0), entropy, 0.0)[()]
-
-
 def residual_probability(rows: int, *, reveal_rate: float, prior: float = 0.5) -> float:
     """Returns the chance that the rare mode is still there after N rows that did not show it.
 
@@ -131,7 +123,8 @@ def concrete_threshold(cost: float, *, reveal_rate: float) -> int:
 def gaps_of(rewards: tuple[tuple[float, ...], tuple[float, ...]]) -> Gaps:
     """Returns the gaps of three actions (default, rare, probe) given their rewards in each mode."""
     common, rare = (max(mode) - np.asarray(mode) for mode in rewards)
-    if not (common[0] == rare[1] == 0.0 and min(common[1:]) > 0.0 and min(rare[0], rare[2]) > 0.0):
+    is_right = common[0] == rare[1] == 0.0 and min(*common[1:], rare[0], rare[2]) > 0.0
+    if not (is_right and np.all(np.isfinite(rewards))):
         raise ValueError(
             "the default must be best in mode 0 and the rare action in mode 1, "
             f"each alone; got rewards {rewards}."
@@ -139,7 +132,9 @@ def gaps_of(rewards: tuple[tuple[float, ...], tuple[float, ...]]) -> Gaps:
     return Gaps(float(rare[0]), float(common[1]), float(common[2]), float(rare[2]))
 
 
-def stationary_regret(choice: np.ndarray, regret: np.ndarray, reveals: np.ndarray, *, horizon: int):
+def stationary_regret(
+    choice: np.ndarray, regret: np.ndarray, reveals: np.ndarray, *, horizon: int
+) -> float:
     """Returns the exact expected regret over T steps of a rule that is fixed until the mode shows.
 
     Each step costs d = q . Delta and reveals with probability r = q . reveals; after that nothing

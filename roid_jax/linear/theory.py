@@ -55,7 +55,7 @@ def ratio_certificate(
     return jax.vmap(ratios)(etas)
 
 
-def reference_ratio_constant(horizon: int, dim: int) -> float:
+def reference_ratio_constant(*, horizon: int, dim: int) -> float:
     """Returns C_w, which bounds the information ratio of Thompson sampling.
 
     Paper, Lemma 5:  C_w = H Gamma^2 = 4 H d / log 2,   Gamma = sqrt(4 d / log 2).
@@ -203,7 +203,7 @@ def two_branch_bound(
       eta: regulariser of the rule that was run.
     """
     horizon, dim = gram.shape[0], gram.shape[-1]
-    ratio = reference_ratio_constant(horizon, dim)
+    ratio = reference_ratio_constant(horizon=horizon, dim=dim)
     elliptical = 0.5 * jnp.sum(elliptical_potential(gram, episodes=episodes))
     _, dagger = coverage(gram, visitation, rows)
     covered = 0.5 * episodes * dim * horizon * dagger / jnp.sum(rows)
