@@ -3,7 +3,6 @@
 # make setup  the environment both use: .venv, made once from requirements.lock
 # make lock   pin requirements.lock afresh from the ranges in setup.py
 
-SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready

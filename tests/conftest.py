@@ -1,5 +1,12 @@
 """Fixtures for the whole suite."""
 
+import os
+
+# Tests compile more than they compute, so the compiler is told not to try too hard.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+)
+
 import hypothesis
 import jax
 import pytest
