@@ -24,6 +24,7 @@ setup(
         "flax>=0.10.4,<0.13",
         "gymnasium>=1.0,<2",
         "h5py>=3.11,<4",
+        "imageio>=2.34,<3",  # Gymnasium's MuJoCo environments import it
         "jax>=0.7,<0.11",
         "matplotlib>=3.9,<4",
         "minari>=0.5.3,<0.6",

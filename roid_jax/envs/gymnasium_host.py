@@ -1,0 +1,93 @@
+"""Any Gymnasium environment with Box observations and actions, a user's own simulator included.
+
+Such an environment keeps its state to itself, so the callback is ordered and the carry only counts.
+A run that resumes starts a new episode here, where the bundled tasks go on in the middle of one.
+"""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+from roid_jax.envs import base
+from roid_jax.types import Array
+
+
+def make(env_id: str, **options) -> base.Environment:
+    """Returns `gymnasium.make(env_id, **options)` as an environment of ours.
+
+    Actions in [-1, 1] are rescaled linearly to the environment's own bounds.
+    """
+    probe = _open(env_id, options)
+    try:
+        obs_dim, action_dim = _size(env_id, probe, "observation"), _size(env_id, probe, "action")
+        limit = probe.spec.max_episode_steps if probe.spec else None
+    finally:
+        probe.close()
+    host = _Host(functools.partial(_open, env_id, options))
+    spec = base.Spec(env_id, obs_dim, action_dim, limit or 2**31 - 1)
+
+    def reset(seed: Array) -> tuple[Array, Array]:
+        obs = jax.ShapeDtypeStruct((*seed.shape, obs_dim), jnp.float32)
+        return jnp.zeros(seed.shape), io_callback(host.reset, obs, seed, ordered=True)
+
+    def step(count: Array, action: Array, length: Array, seed: Array):
+        obs = jax.ShapeDtypeStruct((*seed.shape, obs_dim), jnp.float32)
+        number = jax.ShapeDtypeStruct(seed.shape, jnp.float32)
+        truth = jax.ShapeDtypeStruct(seed.shape, bool)
+        outcome = io_callback(
+            host.step, (obs, obs, number, truth, truth), action, length, seed, ordered=True
+        )
+        return count + 1, *outcome
+
+    return base.make(base.Backend(spec=spec, reset=reset, step=step))
+
+
+def _open(env_id: str, options: dict) -> gymnasium.Env:
+    try:
+        return gymnasium.make(env_id, **options)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium cannot make {env_id!r}: {error}") from error
+
+
+def _size(env_id: str, env: gymnasium.Env, kind: str) -> int:
+    space = getattr(env, f"{kind}_space")
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+        raise ValueError(f"{env_id!r} needs a flat Box {kind} space, it has {space}.")
+    if kind == "action" and not np.all(np.isfinite([space.low, space.high])):
+        raise ValueError(f"{env_id!r} needs a bounded action space, it has {space}.")
+    return space.shape[0]
+
+
+class _Host:
+    """The environments themselves, one for each of the batch."""
+
+    def __init__(self, open_one):
+        self._open = open_one
+        self._envs: list[gymnasium.Env] = []
+
+    def reset(self, seed: np.ndarray) -> np.ndarray:
+        seed = np.asarray(seed)
+        while len(self._envs) < seed.size:
+            self._envs.append(self._open())
+        pairs = zip(self._envs, seed, strict=False)
+        return np.stack([env.reset(seed=int(one))[0] for env, one in pairs]).astype(np.float32)
+
+    def step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
+        action, seed = np.asarray(action), np.asarray(seed)
+        if len(self._envs) < seed.size:  # a resumed run: the episode starts over
+            self.reset(seed)
+        outcomes = [self._step_one(*one) for one in zip(self._envs, action, seed, strict=False)]
+        obs, last_obs, reward, terminated, truncated = map(np.array, zip(*outcomes, strict=True))
+        numbers = (x.astype(np.float32) for x in (obs, last_obs, reward))
+        return *numbers, terminated, truncated
+
+    def _step_one(self, env: gymnasium.Env, action: np.ndarray, seed: int):
+        low, high = env.action_space.low, env.action_space.high
+        scaled = low + 0.5 * (np.clip(action, -1.0, 1.0) + 1.0) * (high - low)
+        last, reward, terminated, truncated, _ = env.step(scaled.astype(env.action_space.dtype))
+        obs = env.reset(seed=int(seed))[0] if terminated or truncated else last
+        return obs, last, float(reward), bool(terminated), bool(truncated and not terminated)

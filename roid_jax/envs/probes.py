@@ -1,0 +1,82 @@
+"""Five tiny worlds with known answers, for testing any agent.
+
+Observations and actions have one dimension. Each world isolates one thing an agent must be able to
+learn; `best_action` says what it should do.
+
+| name | episode | reward | tests |
+| --- | --- | --- | --- |
+| constant | 1 step | 1 | a value can be fitted at all |
+| observation | 1 step | the observation, -1 or 1 | the value depends on the observation |
+| delayed | 2 steps | 1 on the second | the discount and bootstrapping |
+| action | 1 step | 1 - (action - 0.5)^2 | the policy climbs its value |
+| both | 1 step | 1 - (action - observation / 2)^2 | the policy depends on the observation |
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from roid_jax.envs import base
+from roid_jax.types import Array
+
+
+class Probe(NamedTuple):
+    """What makes one probe: its length, whether observations vary, and its reward."""
+
+    length: int
+    varies: bool
+    reward: Callable[..., Array]  # (obs, action, number of the step) -> reward, each `[B]`
+    best_action: Callable[
+        [Array], Array | None
+    ]  # (obs) -> the best action, or None where all are alike
+
+
+PROBES = {
+    "constant": Probe(1, False, lambda obs, action, t: jnp.ones_like(obs), lambda obs: None),
+    "observation": Probe(1, True, lambda obs, action, t: obs, lambda obs: None),
+    "delayed": Probe(2, False, lambda obs, action, t: (t == 1).astype(obs.dtype), lambda obs: None),
+    "action": Probe(
+        1,
+        False,
+        lambda obs, action, t: 1.0 - jnp.square(action - 0.5),
+        lambda obs: jnp.full_like(obs, 0.5),
+    ),
+    "both": Probe(
+        1,
+        True,
+        lambda obs, action, t: 1.0 - jnp.square(action - 0.5 * obs),
+        lambda obs: 0.5 * obs,
+    ),
+}
+
+
+def make(name: str) -> base.Environment:
+    """Returns the probe of that name."""
+    if name not in PROBES:
+        raise ValueError(f"unknown probe {name!r}; choose from {', '.join(PROBES)}.")
+    probe = PROBES[name]
+    spec = base.Spec(f"probe:{name}", obs_dim=1, action_dim=1, max_steps=probe.length)
+
+    def first_obs(seed: Array) -> Array:
+        if not probe.varies:
+            return jnp.zeros((*seed.shape, 1))
+        keys = jax.vmap(jax.random.key)(seed)
+        signs = jax.vmap(lambda key: jax.random.rademacher(key, (1,), jnp.float32))(keys)
+        return signs
+
+    def reset(seed: Array) -> tuple[Array, Array]:
+        obs = first_obs(seed)
+        return obs, obs
+
+    def step(obs: Array, action: Array, length: Array, seed: Array):
+        reward = probe.reward(obs[:, 0], action[:, 0], length)
+        terminated = length + 1 >= probe.length
+        # In the delayed probe the second step looks different from the first.
+        last_obs = jnp.where(terminated[:, None], obs, jnp.ones_like(obs))
+        following = jnp.where(terminated[:, None], first_obs(seed), last_obs)
+        truncated = jnp.zeros_like(terminated)
+        return following, following, last_obs, reward, terminated, truncated
+
+    return base.make(base.Backend(spec=spec, reset=reset, step=step))
