@@ -38,23 +38,36 @@ def border() -> Iterator[None]:
         _fail(str(error))
 
 
-def run(main: Callable[[], None], define_flags: Callable[[], None]) -> NoReturn:
-    """Defines the flags, parses the command line and runs `main`."""
+def run(
+    main: Callable[..., None],
+    define_flags: Callable[[], None],
+    *,
+    arguments: tuple[str, ...] = (),
+) -> NoReturn:
+    """Defines the flags, parses the command line and runs `main`.
+
+    Args:
+      main: called with the words of the command line that are no flags.
+      define_flags: declares the flags.
+      arguments: names of those words; later ones may be left out.
+    """
 
     def parse(argv: list[str]) -> list[str]:
         try:
             rest = flags.FLAGS(argv, known_only=False)
         except flags.Error as error:
             _fail(str(error))
-        if len(rest) > 1:
-            _fail(f"unexpected argument {rest[1]!r}; every option is a flag, see --help.")
+        words = rest[1:]
+        if len(words) > len(arguments):
+            extra = words[len(arguments)]
+            _fail(f"unexpected argument {extra!r}; every option is a flag, see --help.")
         return rest
 
-    def guarded(_: list[str]) -> None:
+    def guarded(argv: list[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:
-            main()
+            main(*argv[1:])
         except KeyboardInterrupt:
             _fail("interrupted; files already written are whole.", code=130)
 

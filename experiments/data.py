@@ -1,0 +1,166 @@
+"""Logged data: what there is, what is in it, and which physics made it.
+
+    python -m experiments.data list
+    python -m experiments.data describe hdf5:data/hopper_medium-v2.hdf5
+    python -m experiments.data verify hdf5:data/hopper_medium-v2.hdf5 --json
+
+A dataset is named d4rl:<name>, a file in $D4RL_DATASET_DIR or ~/.d4rl/datasets, or hdf5:<path>.
+`verify` needs the simulator's states, which D4RL's own files have: it makes every recorded step
+once more under each physics and prints how far it ends from the recorded next state.
+"""
+
+import json
+
+import numpy as np
+import rich.console
+from absl import flags
+
+from experiments import cli
+from roid_jax import evaluation
+from roid_jax.data import d4rl, prepare, registry
+from roid_jax.envs import physics, recorded, tasks
+from roid_jax.report import tables
+
+COMMANDS = ("list", "describe", "verify")
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def define_flags() -> None:
+    """Declares the command line."""
+    flags.DEFINE_enum("task", None, list(tasks.TASKS), "The task, where the name does not tell it.")
+    flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+
+
+def main(command: str = "", name: str = "") -> None:
+    """Runs one command."""
+    console = rich.console.Console(highlight=False)
+    with cli.border():
+        if command not in COMMANDS:
+            raise ValueError(f"unknown command {command!r}; choose from {', '.join(COMMANDS)}.")
+        if command == "list":
+            tables.show(list_table(), console)
+            return
+        if not name:
+            raise ValueError(f"{command} needs a dataset, d4rl:<name> or hdf5:<path>.")
+        recording = d4rl.read(registry.locate(name))
+        task = flags.FLAGS.task or registry.task_of(name)
+        found = describe(recording, task) if command == "describe" else verify(recording, task)
+    if flags.FLAGS.json:
+        print(json.dumps(found))
+    else:
+        make_table = describe_table if command == "describe" else verify_table
+        tables.show(make_table(name, found), console)
+
+
+def list_table() -> tables.Table:
+    """Returns the known sets and whether each is here."""
+    body = []
+    for entry in registry.entries():
+        places = [folder / entry.file for folder in registry.directories()]
+        here = next((str(place) for place in places if place.is_file()), "")
+        size = f"{entry.bytes / 1e6:.0f} MB" if entry.bytes else ""
+        body.append((f"d4rl:{entry.name}", size, "yes" if here else "", here))
+    looked = " and ".join(map(str, registry.directories()))
+    notes = (f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",)
+    return tables.Table("Datasets", ("name", "size", "here", "file"), tuple(body), notes)
+
+
+def describe(recording: d4rl.Recording, task: str | None) -> dict:
+    """Returns what is in a recording, as plain numbers."""
+    spans, returns = prepare.episodes(recording), prepare.returns(recording)
+    lengths = spans.stops - spans.starts
+    found = {
+        "task": task,
+        "rows": len(recording),
+        "transitions": int(np.sum(~recording.timeouts[:-1])),
+        "episodes": len(returns),
+        "cut_off": int(np.sum(~spans.is_whole)),
+        "terminals": int(recording.terminals.sum()),
+        "timeouts": int(recording.timeouts.sum()),
+        "length": _spread(lengths),
+        "return": _spread(returns),
+        "histogram": np.histogram(returns, bins=20)[0].tolist(),
+        "action_low": recording.actions.min(axis=0).tolist(),
+        "action_high": recording.actions.max(axis=0).tolist(),
+        "actions_at_bounds": float(np.mean(np.abs(recording.actions) >= 0.999)),
+        "directions_covered": _directions(recording.observations),
+    }
+    if task is not None:
+        found["score"] = _spread(evaluation.normalised_score(task, returns))
+    return found
+
+
+def _spread(values: np.ndarray) -> dict[str, float]:
+    return {
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "min": float(values.min()),
+        "max": float(values.max()),
+    }
+
+
+def _directions(observations: np.ndarray) -> float:
+    """Returns how many directions the states vary in: exp of the entropy of their variances."""
+    scaled = observations - observations.mean(axis=0)
+    scaled = scaled / np.maximum(scaled.std(axis=0), 1e-6)
+    shares = np.maximum(np.linalg.eigvalsh(np.cov(scaled, rowvar=False)), 0.0)
+    shares = shares / shares.sum()
+    return float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-12)))))
+
+
+def describe_table(name: str, found: dict) -> tables.Table:
+    """Returns a description as a table."""
+    peak = max(found["histogram"])
+    bars = "".join(_BARS[round(8 * count / peak)] for count in found["histogram"])
+    spread = "{mean:.1f} ± {std:.1f}  ({min:.1f} to {max:.1f})".format
+    low, high = min(found["action_low"]), max(found["action_high"])
+    dims = len(found["action_low"])
+    body = [
+        ("rows", f"{found['rows']:,}, {found['transitions']:,} of them transitions"),
+        ("episodes", f"{found['episodes']:,}, {found['cut_off']} cut off at the end of the file"),
+        ("ends", f"{found['terminals']:,} terminals, {found['timeouts']:,} timeouts"),
+        ("length", spread(**found["length"])),
+        ("return", spread(**found["return"])),
+        *([("score", spread(**found["score"]))] if "score" in found else []),
+        ("histogram", f"{bars}  returns, from least to most"),
+        ("actions", f"{dims} of them, from {low:.3f} to {high:.3f}"),
+        ("at bounds", f"{100 * found['actions_at_bounds']:.1f}% of action values"),
+        ("coverage", f"{found['directions_covered']:.1f} directions that states vary in"),
+    ]
+    return tables.Table(name, ("", ""), tuple(body), text_columns=2)
+
+
+def verify(recording: d4rl.Recording, task: str | None) -> dict:
+    """Returns the median one-step error of each physics, in flight and in contact."""
+    if task is None:
+        raise ValueError("the name does not tell the task; give it with --task.")
+    found = {}
+    for kind in physics.PHYSICS:
+        errors = recorded.step_errors(tasks.find(task), recording, kind=kind)
+        found[kind] = {
+            "median_flight": errors.median(in_contact=False),
+            "median_contact": errors.median(in_contact=True),
+            "steps": len(errors.error),
+        }
+    return {"task": task, "physics": found}
+
+
+def verify_table(name: str, found: dict) -> tables.Table:
+    """Returns a verification as a table."""
+    shown = lambda error: "" if error is None else f"{error:.1e}"  # noqa: E731
+    body = tuple(
+        (kind, shown(row["median_flight"]), shown(row["median_contact"]), str(row["steps"]))
+        for kind, row in found["physics"].items()
+    )
+    errors = {
+        kind: row["median_contact"] or row["median_flight"]
+        for kind, row in found["physics"].items()
+    }
+    best = min(errors, key=lambda kind: np.inf if errors[kind] is None else errors[kind])
+    notes = (f"Median error of one step, in positions and velocities. It matches {best}.",)
+    columns = ("physics", "in flight", "in contact", "steps")
+    return tables.Table(name, columns, body, notes)
+
+
+if __name__ == "__main__":
+    cli.run(main, define_flags, arguments=("command", "dataset"))

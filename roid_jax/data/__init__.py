@@ -1,0 +1,1 @@
+"""Logged data: names, files, and the arrays that training sees."""

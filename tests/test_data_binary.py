@@ -1,0 +1,106 @@
+"""`experiments.data` as a user meets it, on files made here."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import h5py
+import mujoco
+import numpy as np
+import pytest
+
+from roid_jax.envs import physics, tasks
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def call(*words, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.data", *map(str, words)],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done
+
+
+def record(path, name, kind, steps=150):
+    """Records random actions under one physics, in D4RL's layout, an episode every 50 steps."""
+    task = tasks.find(name)
+    model = physics.load(task, physics=kind)
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    rows = {key: [] for key in ("observations", "actions", "infos/qpos", "infos/qvel")}
+    for t in range(steps):
+        if t % 50 == 0:
+            mujoco.mj_resetData(model, data)
+        action = rng.uniform(-1, 1, task.action_dim).astype(np.float32)
+        observation = tasks.observe(np, task, data.qpos, data.qvel)
+        values = (observation, action, data.qpos.copy(), data.qvel.copy())
+        for column, value in zip(rows.values(), values, strict=True):
+            column.append(value)
+        data.ctrl[:] = action
+        mujoco.mj_step(model, data, nstep=task.frame_skip)
+    with h5py.File(path, "w") as file:
+        for key, value in rows.items():
+            file[key] = np.array(value)
+        file["rewards"] = np.ones(steps)
+        file["terminals"] = np.zeros(steps, bool)
+        file["timeouts"] = np.arange(steps) % 50 == 49
+    return path
+
+
+@pytest.mark.parametrize("kind", physics.PHYSICS)
+def test_verify_tells_which_physics_made_a_walker2d_file(tmp_path, kind):
+    path = record(tmp_path / "mine.hdf5", "walker2d", kind)
+    done = call("verify", f"hdf5:{path}", "--task=walker2d", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["physics"]
+    (other,) = set(physics.PHYSICS) - {kind}
+    for where in ("median_flight", "median_contact"):
+        assert found[kind][where] < 1e-5 < found[other][where]
+    assert f"It matches {kind}" in call("verify", f"hdf5:{path}", "--task=walker2d").stdout
+
+
+def test_describe_prints_a_table_and_no_warning(tmp_path):
+    path = record(tmp_path / "hopper_mine.hdf5", "hopper", "d4rl")
+    done = call("describe", f"hdf5:{path}")
+    assert done.returncode == 0 and done.stderr == ""
+    for text in (
+        "150, 147 of them transitions",
+        "3, 0 cut off",
+        "0 terminals, 3 timeouts",
+        "score",
+    ):
+        assert text in done.stdout
+    found = json.loads(call("describe", f"hdf5:{path}", "--json").stdout)
+    assert found["return"] == {"mean": 50.0, "std": 0.0, "min": 50.0, "max": 50.0}
+
+
+def test_list_names_every_set_and_where_it_looked(tmp_path):
+    done = call("list", D4RL_DATASET_DIR=str(tmp_path))
+    assert done.returncode == 0
+    assert "d4rl:walker2d-medium-expert-v2" in done.stdout and "hdf5:<path>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ((), "unknown command ''; choose from list, describe, verify"),
+        (("describe",), "describe needs a dataset"),
+        (("describe", "hopper"), "unknown dataset 'hopper'; use d4rl:<name> or hdf5:<path>"),
+        (("describe", "d4rl:hopper-medium-v2"), "put hopper_medium-v2.hdf5 into"),
+        (("describe", "hdf5:setup.py"), "cannot read 'setup.py' as HDF5"),
+        (("verify", "hdf5:absent.hdf5"), "there is no file 'absent.hdf5'"),
+        (("describe", "x", "y"), "unexpected argument 'y'"),
+        (("list", "--task=ant"), "--task=ant: value should be one of"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(tmp_path, words, expected):
+    done = call(*words, D4RL_DATASET_DIR=str(tmp_path))
+    assert done.returncode != 0 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and expected in done.stderr
