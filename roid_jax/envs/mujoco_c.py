@@ -8,7 +8,6 @@ it touches NumPy and MuJoCo only, since JAX inside a callback can hang.
 
 import collections
 import contextlib
-import functools
 from collections.abc import Iterator
 
 import jax
@@ -34,27 +33,41 @@ def make(name: str, *, physics: str = "d4rl", threads: int = 1) -> base.Environm
         raise ValueError(f"threads must be at least 1, got {threads}.")
     host = _Host(task, physics, threads)
     spec = base.Spec(name, task.obs_dim, task.action_dim, task.max_steps)
-    call = functools.partial(jax.pure_callback, vmap_method="expand_dims")
 
-    def shapes(batch: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
-        vector = functools.partial(jax.ShapeDtypeStruct, batch)
-        return {
-            "bits": jax.ShapeDtypeStruct((*batch, host.words), jnp.uint32),
-            "obs": jax.ShapeDtypeStruct((*batch, task.obs_dim), jnp.float32),
-            "number": vector(jnp.float32),
-            "truth": vector(bool),
-        }
+    def call(function, words: Array, width: int) -> Array:
+        """One array in, one array out: an array costs more to hand over than the numbers in it."""
+        out = jax.ShapeDtypeStruct((*words.shape[:-1], width), jnp.uint32)
+        return jax.pure_callback(function, out, words, vmap_method="expand_dims")
 
     def reset(seed: Array) -> tuple[Array, Array]:
-        shape = shapes(seed.shape)
-        return call(host.reset, (shape["bits"], shape["obs"]), seed)
+        words = call(host.reset, seed[:, None], host.words + task.obs_dim)
+        return words[:, : host.words], _bits_to(jnp.float32, words[:, host.words :])
 
     def step(bits: Array, action: Array, length: Array, seed: Array):
-        shape = shapes(seed.shape)
-        names = ("bits", "obs", "obs", "number", "truth", "truth")
-        return call(host.step, tuple(shape[name] for name in names), bits, action, length, seed)
+        parts = bits, _bits_to(jnp.uint32, action), _bits_to(jnp.uint32, length)[:, None]
+        words = jnp.concatenate([*parts, seed[:, None]], axis=1)
+        words = call(host.step, words, host.words + 2 * task.obs_dim + 3)
+        after, rest = words[:, : host.words], words[:, host.words :]
+        numbers = _bits_to(jnp.float32, rest[:, : 2 * task.obs_dim + 1])
+        obs, last_obs, reward = jnp.split(numbers, [task.obs_dim, 2 * task.obs_dim], axis=1)
+        terminated, truncated = rest[:, -2] > 0, rest[:, -1] > 0
+        return after, obs, last_obs, reward[:, 0], terminated, truncated
 
     return base.make(base.Backend(spec=spec, reset=reset, step=step))
+
+
+def _bits_to(dtype: jnp.dtype, words: Array) -> Array:
+    """Returns the same 32 bits of each number as another type."""
+    return jax.lax.bitcast_convert_type(words, dtype)
+
+
+class _Simulations:
+    """A batch of simulations with views of what is read and written in every call."""
+
+    def __init__(self, model: mujoco.MjModel, size: int, threads: int):
+        self.batch = Batch(model, size, min(threads, size))
+        self.words = self.batch.state.view(np.uint32)
+        self.qpos, self.qvel, self.ctrl = map(self.batch.bind, ("qpos", "qvel", "ctrl"))
 
 
 class _Host:
@@ -65,74 +78,79 @@ class _Host:
         self._threads = threads
         self._model = physics.load(task, physics=kind)
         self._seconds = self._model.opt.timestep * task.frame_skip
-        # A batch serves one call at a time, and several devices may call at once. (Not one batch
-        # a thread: a callback's thread has its Python state, and all in it, torn down after it.)
-        self._idle: dict[int, list[Batch]] = collections.defaultdict(list)
+        # Simulations serve one call at a time, and several devices may call at once. (Not one set a
+        # thread: a callback's thread has its Python state, and all in it, torn down after it.)
+        self._idle: dict[int, list[_Simulations]] = collections.defaultdict(list)
         state = mujoco.mjtState.mjSTATE_INTEGRATION
         self.words = 2 * mujoco.mj_stateSize(self._model, state)
 
-    def reset(self, seed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def reset(self, seed: np.ndarray) -> np.ndarray:
+        """`[..., 1]` seeds -> `[..., W + O]`: state and observation."""
         seed = np.asarray(seed)
-        with self._batch(seed.size) as batch:
-            self._begin(batch, np.arange(seed.size), seed.ravel())
-            return self._bits(batch, seed.shape), self._observe(batch, seed.shape)
+        words = np.empty((seed.size, self.words + self._task.obs_dim), np.uint32)
+        with self._borrow(seed.size) as simulations:
+            self._begin(simulations, np.arange(seed.size), seed.ravel())
+            words[:, : self.words] = simulations.words
+            words.view(np.float32)[:, self.words :] = self._observe(simulations)
+        return words.reshape(*seed.shape[:-1], -1)
 
-    def step(self, bits: np.ndarray, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
-        bits, action, length, seed = map(np.asarray, (bits, action, length, seed))
-        # Under vmap an argument that is not batched comes with axes of length one.
-        shape = seed.shape
-        bits = np.broadcast_to(bits, (*shape, self.words)).reshape(seed.size, -1)
-        action = np.broadcast_to(action, (*shape, self._task.action_dim)).reshape(seed.size, -1)
-        length = np.broadcast_to(length, shape).ravel()
-        with self._batch(seed.size) as batch:
-            batch.state[:] = np.ascontiguousarray(bits).view(np.float64)
-            last_obs, reward, terminated = self._advance(batch, action)
-            truncated = (length + 1 >= self._task.max_steps) & ~terminated
+    def step(self, words: np.ndarray) -> np.ndarray:
+        """`[..., W + U + 2]` -> `[..., W + 2 O + 3]`.
+
+        State, action, length and next seed in; state, observation, last observation, reward,
+        terminated and truncated out.
+        """
+        words, task = np.asarray(words), self._task
+        flat = words.reshape(-1, words.shape[-1])
+        action = flat[:, self.words : -2].view(np.float32)
+        out = np.empty((len(flat), self.words + 2 * task.obs_dim + 3), np.uint32)
+        numbers, middle = out.view(np.float32), self.words + task.obs_dim
+        with self._borrow(len(flat)) as simulations:
+            simulations.words[:] = flat[:, : self.words]
+            reward, terminated = self._advance(simulations, action)
+            truncated = (flat[:, -2] + 1 >= task.max_steps) & ~terminated
+            last_obs = obs = self._observe(simulations)
             ended = np.flatnonzero(terminated | truncated)
             if ended.size:
-                self._begin(batch, ended, seed.ravel()[ended])
-            obs = self._observe(batch, shape)
-            after = self._bits(batch, shape)
-        flags = terminated.reshape(shape), truncated.reshape(shape)
-        return after, obs, last_obs.reshape(obs.shape), reward.reshape(shape), *flags
+                self._begin(simulations, ended, flat[ended, -1])
+                obs = self._observe(simulations)
+            out[:, : self.words] = simulations.words
+        numbers[:, self.words : middle], numbers[:, middle:-3] = obs, last_obs
+        numbers[:, -3], out[:, -2], out[:, -1] = reward, terminated, truncated
+        return out.reshape(*words.shape[:-1], -1)
 
-    def _advance(self, batch: Batch, action: np.ndarray):
-        """Steps every simulation; returns its observation, reward and whether it terminated."""
-        task, qpos, qvel = self._task, batch.bind("qpos"), batch.bind("qvel")
+    def _advance(self, simulations: _Simulations, action: np.ndarray):
+        """Steps every simulation; returns its reward and whether it terminated."""
+        task, qpos = self._task, simulations.qpos
         before = qpos[:, 0].copy()
-        batch.bind("ctrl")[:] = action
-        batch.step(nstep=task.frame_skip)
+        simulations.ctrl[:] = action
+        simulations.batch.step(nstep=task.frame_skip)
         reward = tasks.reward(np, task, qpos[:, 0] - before, self._seconds, action)
-        terminated = tasks.is_terminated(np, task, qpos, qvel)
-        return self._observe(batch, (batch.nsim,)), reward.astype(np.float32), terminated
+        return reward, tasks.is_terminated(np, task, qpos, simulations.qvel)
 
     @contextlib.contextmanager
-    def _batch(self, size: int) -> Iterator[Batch]:
-        """Lends a batch of that many simulations, made if none is idle."""
+    def _borrow(self, size: int) -> Iterator[_Simulations]:
+        """Lends that many simulations, made if none are idle."""
         try:
-            batch = self._idle[size].pop()
+            simulations = self._idle[size].pop()
         except IndexError:
-            batch = Batch(self._model, size, min(self._threads, size))
+            simulations = _Simulations(self._model, size, self._threads)
         try:
-            yield batch
+            yield simulations
         finally:
-            self._idle[size].append(batch)
+            self._idle[size].append(simulations)
 
-    def _begin(self, batch: Batch, ids: np.ndarray, seeds: np.ndarray) -> None:
+    def _begin(self, simulations: _Simulations, ids: np.ndarray, seeds: np.ndarray) -> None:
         """Starts new episodes in some of the simulations."""
-        batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
-        qpos, qvel = batch.bind("qpos"), batch.bind("qvel")
+        simulations.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        qpos, qvel = simulations.qpos, simulations.qvel
         for i, seed in zip(ids, seeds, strict=True):
             position, velocity = tasks.reset_noise(
                 self._task, int(seed), qpos.shape[1], qvel.shape[1]
             )
             qpos[i] += position
             qvel[i] += velocity
-        batch.forward(ids)  # as Gymnasium does; it also gives the solver its warm start
+        simulations.batch.forward(ids)  # as Gymnasium does; it also warms the solver's start
 
-    def _bits(self, batch: Batch, shape: tuple[int, ...]) -> np.ndarray:
-        return batch.state.copy().view(np.uint32).reshape(*shape, self.words)
-
-    def _observe(self, batch: Batch, shape: tuple[int, ...]) -> np.ndarray:
-        obs = tasks.observe(np, self._task, batch.bind("qpos"), batch.bind("qvel"))
-        return obs.astype(np.float32).reshape(*shape, -1)
+    def _observe(self, simulations: _Simulations) -> np.ndarray:
+        return tasks.observe(np, self._task, simulations.qpos, simulations.qvel)

@@ -86,7 +86,7 @@ def find(name: str) -> Task:
 def observe(xp: Namespace, task: Task, qpos: Any, qvel: Any) -> Any:
     """Returns `[..., O]` positions without the root's x, and velocities, clipped where they are."""
     if math.isfinite(task.velocity_limit):
-        qvel = xp.clip(qvel, -task.velocity_limit, task.velocity_limit)
+        qvel = xp.minimum(xp.maximum(qvel, -task.velocity_limit), task.velocity_limit)
     return xp.concatenate([qpos[..., 1:], qvel], axis=-1)
 
 
@@ -102,14 +102,16 @@ def reward(xp: Namespace, task: Task, moved: Any, seconds: float, action: Any) -
 def is_terminated(xp: Namespace, task: Task, qpos: Any, qvel: Any) -> Any:
     """Returns `[...]` whether the torso left its healthy range."""
 
+    if task.height == task.angle == (-math.inf, math.inf):
+        return xp.zeros(qpos.shape[:-1], bool)
+
     def within(value: Any, limits: tuple[float, float]) -> Any:
         return (limits[0] < value) & (value < limits[1])
 
     healthy = within(qpos[..., 1], task.height) & within(qpos[..., 2], task.angle)
     if math.isfinite(task.coordinate_limit):
-        limits = (-task.coordinate_limit, task.coordinate_limit)
         rest = xp.concatenate([qpos[..., 2:], qvel], axis=-1)
-        healthy = healthy & xp.all(within(rest, limits), axis=-1)
+        healthy = healthy & xp.all(xp.abs(rest) < task.coordinate_limit, axis=-1)
     return ~healthy
 
 

@@ -1,0 +1,1 @@
+"""One file a question, one table each; they run on CPU and GPU."""
