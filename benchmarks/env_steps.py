@@ -90,7 +90,8 @@ def raw_loop(name: str) -> Callable[[int], None]:
 
 def gymnasium_loop(name: str) -> Callable[[int], None]:
     """Steps one environment of Gymnasium's."""
-    env = gymnasium.make(GYMNASIUM_IDS[name])
+    with physics.without_warnings():
+        env = gymnasium.make(GYMNASIUM_IDS[name])
     actions = _actions(name, 1)
 
     def run(steps: int) -> None:
@@ -105,8 +106,9 @@ def gymnasium_loop(name: str) -> Callable[[int], None]:
 
 def vector_loop(name: str, size: int) -> Callable[[int], None]:
     """Steps Gymnasium's own batch, one after another in one process."""
-    ids = GYMNASIUM_IDS[name]
-    env = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(ids)] * size)
+    makers = [lambda: gymnasium.make(GYMNASIUM_IDS[name])] * size
+    with physics.without_warnings():
+        env = gymnasium.vector.SyncVectorEnv(makers)
     actions = _actions(name, size)
 
     def run(steps: int) -> None:

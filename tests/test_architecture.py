@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 # Top to bottom. A module imports from lower rows and from its own package, never from above.
 LAYERS = [
-    {"experiments", "benchmarks"},
+    {"benchmarks"},
+    {"experiments"},
     {"roid_jax.training", "roid_jax.evaluation"},
     {"roid_jax.agents", "roid_jax.linear"},
     {"roid_jax.envs"},

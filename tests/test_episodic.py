@@ -52,8 +52,8 @@ def test_randomised_ids_satisfies_the_certificate_in_every_step(outcome):
     assert np.all(np.asarray(ratios.reference) <= theory.reference_ratio_constant(horizon=2, dim=4))
 
 
-@pytest.mark.parametrize("horizon, dim", [(1, 8), (3, 4)])
-def test_and_so_it_does_at_other_sizes(horizon, dim):
+@pytest.mark.parametrize("horizon, dim", [(3, 8)])
+def test_and_so_it_does_at_the_largest_size(horizon, dim):
     config = episodic.EpisodicConfig(
         horizon=horizon, feature_dim=dim, episodes=20, runs=4, posterior_draws=32
     )

@@ -29,7 +29,7 @@ def rollout(env, state, actions):
 
 def gymnasium_rollout(task_id, key, actions):
     """The same environment by Gymnasium, reset with the seeds our episodes have."""
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning), physics.without_warnings():
         env = gymnasium.make(task_id)
     episode, seen = 0, []
     seed = lambda: int(base._seeds(key[None], jnp.array([episode]))[0])  # noqa: E731

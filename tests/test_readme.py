@@ -6,6 +6,13 @@ import re
 README = (pathlib.Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_example_of_worlds_runs(capsys):
+    text = (pathlib.Path(__file__).parent.parent / "docs" / "worlds.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(compile(example, "worlds.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("(100, 8)")
+
+
 def test_the_library_example_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})

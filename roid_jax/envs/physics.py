@@ -27,7 +27,7 @@ def load(task: Task, *, physics: str) -> mujoco.MjModel:
         raise ValueError(f"unknown physics {physics!r}; choose from {', '.join(PHYSICS)}.")
     assets = pathlib.Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     path = str(assets / task.model)
-    with _without_warnings():
+    with without_warnings():
         model = mujoco.MjModel.from_xml_path(path)
         total_mass = mujoco.MjSpec.from_file(path).compiler.settotalmass
     if physics == "d4rl":
@@ -36,8 +36,8 @@ def load(task: Task, *, physics: str) -> mujoco.MjModel:
 
 
 @contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Keeps MuJoCo from printing that these old models use deprecated attributes."""
+def without_warnings() -> Iterator[None]:
+    """Keeps MuJoCo from printing and logging that these old models use deprecated attributes."""
     mujoco.set_mju_user_warning(lambda message: None)
     try:
         yield
