@@ -23,6 +23,8 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "chex")
 
 def open_workdir(path: str | os.PathLike) -> pathlib.Path:
     """Makes the directory if it is not there, and returns it if it can be written to."""
+    if not str(path):
+        raise ValueError("the workdir has no name; name a directory with --workdir.")
     workdir = pathlib.Path(path).expanduser()
     try:
         workdir.mkdir(parents=True, exist_ok=True)

@@ -94,6 +94,7 @@ MISTAKES = [
     ("bandits", "--config.hidden_mode.horizon=long", "--config.hidden_mode.horizon=long"),
     ("bandits", "--config.hidden_mode.rewards=1,2,3", "rewards must be two rows of three numbers"),
     ("bandits", "--config.biased_linear.bias=nan", "bias must be a finite number"),
+    ("bandits", "--workdir=", "the workdir has no name"),
     ("bandits", "--workdir=/dev/null/x", "cannot write results to '/dev/null/x'"),
     ("certificates", "--config.reveal_rates=abc", "reveal_rates"),
     ("certificates", "--config.separation.offline_rows=100000", "separation.horizon must be"),
