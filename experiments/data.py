@@ -3,13 +3,17 @@
     python -m experiments.data list
     python -m experiments.data describe hdf5:data/hopper_medium-v2.hdf5
     python -m experiments.data verify hdf5:data/hopper_medium-v2.hdf5 --json
+    python -m experiments.data import hdf5:data/mine.hdf5 --to=mine/hopper-v0
 
-A dataset is named d4rl:<name>, a file in $D4RL_DATASET_DIR or ~/.d4rl/datasets, or hdf5:<path>.
+A dataset is named d4rl:<name>, a file in $D4RL_DATASET_DIR or ~/.d4rl/datasets; hdf5:<path>;
+minari:<id>; collected:<name>, what experiments.collect made; or embedded:hopper-medium. `import`
+turns a file of D4RL's into a Minari dataset, in $MINARI_DATASETS_PATH or ~/.minari/datasets.
 `verify` needs the simulator's states, which D4RL's own files have: it makes every recorded step
 once more under each physics and prints how far it ends from the recorded next state.
 """
 
 import json
+import re
 
 import numpy as np
 import rich.console
@@ -17,17 +21,18 @@ from absl import flags
 
 from experiments import cli
 from roid_jax import evaluation
-from roid_jax.data import d4rl, prepare, registry
+from roid_jax.data import d4rl, load, prepare, registry
 from roid_jax.envs import physics, recorded, tasks
 from roid_jax.report import tables
 
-COMMANDS = ("list", "describe", "verify")
+COMMANDS = ("list", "describe", "verify", "import")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("task", None, list(tasks.TASKS), "The task, where the name does not tell it.")
+    flags.DEFINE_string("to", None, "Minari's name for what `import` makes, as in mine/hopper-v0.")
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 
 
@@ -41,10 +46,12 @@ def main(command: str = "", name: str = "") -> None:
             tables.show(list_table(), console)
             return
         if not name:
-            raise ValueError(f"{command} needs a dataset, d4rl:<name> or hdf5:<path>.")
-        recording = d4rl.read(registry.locate(name))
+            raise ValueError(f"{command} needs a dataset, as in hdf5:<path>.")
+        if command == "import":
+            console.print(import_set(name, flags.FLAGS.to), soft_wrap=True)
+            return
         task = flags.FLAGS.task or registry.task_of(name)
-        found = describe(recording, task) if command == "describe" else verify(recording, task)
+        found = describe(load.load(name), task) if command == "describe" else verify(name, task)
     if flags.FLAGS.json:
         print(json.dumps(found))
     else:
@@ -53,16 +60,22 @@ def main(command: str = "", name: str = "") -> None:
 
 
 def list_table() -> tables.Table:
-    """Returns the known sets and whether each is here."""
-    body = []
+    """Returns the known sets and where each is."""
+    body = [(f"embedded:{name}", "", "in the package") for name in registry.embedded()]
     for entry in registry.entries():
-        places = [folder / entry.file for folder in registry.directories()]
-        here = next((str(place) for place in places if place.is_file()), "")
         size = f"{entry.bytes / 1e6:.0f} MB" if entry.bytes else ""
-        body.append((f"d4rl:{entry.name}", size, "yes" if here else "", here))
-    looked = " and ".join(map(str, registry.directories()))
+        try:
+            place = str(registry.locate(f"d4rl:{entry.name}").path)
+        except ValueError:
+            place = ""
+        body.append((f"d4rl:{entry.name}", size, place))
+    for dataset_id in registry.minari_ids():
+        collected = re.fullmatch("collected/(.+)-v0", dataset_id)
+        name = f"collected:{collected[1]}" if collected else f"minari:{dataset_id}"
+        body.append((name, "", str(registry.minari_path(dataset_id))))
+    looked = ", ".join(map(str, [*registry.directories(), registry.minari_directory()]))
     notes = (f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",)
-    return tables.Table("Datasets", ("name", "size", "here", "file"), tuple(body), notes)
+    return tables.Table("Datasets", ("name", "size", "place"), tuple(body), notes, text_columns=3)
 
 
 def describe(recording: d4rl.Recording, task: str | None) -> dict:
@@ -130,10 +143,11 @@ def describe_table(name: str, found: dict) -> tables.Table:
     return tables.Table(name, ("", ""), tuple(body), text_columns=2)
 
 
-def verify(recording: d4rl.Recording, task: str | None) -> dict:
+def verify(name: str, task: str | None) -> dict:
     """Returns the median one-step error of each physics, in flight and in contact."""
     if task is None:
         raise ValueError("the name does not tell the task; give it with --task.")
+    recording = _with_states(registry.locate(name))
     found = {}
     for kind in physics.PHYSICS:
         errors = recorded.step_errors(tasks.find(task), recording, kind=kind)
@@ -143,6 +157,27 @@ def verify(recording: d4rl.Recording, task: str | None) -> dict:
             "steps": len(errors.error),
         }
     return {"task": task, "physics": found}
+
+
+def _with_states(source: registry.Source) -> d4rl.Recording:
+    if source.kind != "hdf5":
+        raise ValueError("a Minari dataset has no simulator states; verify the file it came from.")
+    return d4rl.read(source.path, states=True)
+
+
+def import_set(name: str, dataset_id: str | None) -> str:
+    """Makes a Minari dataset of a file in D4RL's layout; returns a sentence about it."""
+    kind, _, rest = name.partition(":")
+    source = registry.locate(name)
+    if source.kind != "hdf5":
+        raise ValueError(f"{name!r} is a Minari dataset already, in {source.path}.")
+    if dataset_id is None and kind != "d4rl":
+        raise ValueError("give the Minari dataset a name with --to, as in --to=mine/hopper-v0.")
+    entry = registry.find_entry(rest) if kind == "d4rl" else None
+    dataset_id = dataset_id or registry.imported_id(entry)
+    registry.minari_path(dataset_id)  # a wrong name is told before the file is read
+    path = load.import_file(source.path, dataset_id, entry)
+    return f"{name} is now minari:{path.relative_to(registry.minari_directory())}, in {path}"
 
 
 def verify_table(name: str, found: dict) -> tables.Table:

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 from roid_jax import config as cfg
+from roid_jax.agents.sac import SacConfig
 from roid_jax.linear.biased_linear import BiasedLinearConfig
 from roid_jax.linear.episodic import EpisodicConfig
 from roid_jax.linear.features import FeatureConfig
@@ -77,6 +78,34 @@ class CertificatesConfig:
         return list(itertools.product(self.horizons, self.feature_dims))
 
 
+@dataclasses.dataclass(frozen=True)
+class CollectConfig:
+    """How a dataset is made: the behaviour's training, where it stops, and how much is recorded.
+
+    Levels are normalised scores where the task has them, else returns.
+    """
+
+    medium: float | None = None  # the level of the medium policy; the paper's tasks have D4RL's
+    expert: float | None = None  # the level from which a policy counts as expert
+    tolerance: float = 5.0  # how near to its level a policy must score
+    rows: int = 1_000_000  # of each set but medium-replay, which is the replay at that point
+    max_steps: int = 1_000_000  # of training
+    interval: int = 5000  # steps between evaluations
+    episodes: int = 20  # of an evaluation, with the policy exploring, as it will be recorded
+    sac: SacConfig = dataclasses.field(default=SacConfig())
+
+    def __post_init__(self):
+        for level in ("medium", "expert"):
+            if getattr(self, level) is not None:
+                cfg.check_number(self, level)
+        cfg.check_number(self, "tolerance", above=0)
+        cfg.check_whole(self, "rows", "max_steps", "interval", most=100_000_000)
+        cfg.check_whole(self, "episodes", most=1000)
+        for field in ("interval", "max_steps"):
+            given, unit = getattr(self, field), self.sac.warmup_steps
+            cfg.check(given % unit == 0, field, f"a multiple of sac.warmup_steps, {unit}", given)
+
+
 _ONE_STATE = BiasedLinearConfig(
     feature_map=FeatureConfig(terms="products"),
     num_states=1,
@@ -114,5 +143,22 @@ CERTIFICATES = {
         problems=2,
         episodic=EpisodicConfig(episodes=6, runs=3, posterior_draws=8, num_states=2),
         separation=SeparationConfig(offline_rows=(5, 13, 40), horizon=60, seeds=50),
+    ),
+}
+
+# The scores of D4RL's own sets.
+COLLECT = {
+    "hopper": CollectConfig(medium=44.3, expert=100.0),
+    "walker2d": CollectConfig(medium=62.1, expert=100.0),
+    "halfcheetah": CollectConfig(medium=40.7, expert=90.0, max_steps=2_000_000),
+    "smoke": CollectConfig(
+        medium=1.0,
+        expert=0.0,
+        tolerance=100.0,
+        rows=300,
+        max_steps=1000,
+        interval=100,
+        episodes=2,
+        sac=SacConfig(hidden=(16,), batch_size=8, warmup_steps=50),
     ),
 }

@@ -6,6 +6,8 @@ draws, `M` candidates, `D` features, `O` observation, `U` action dimensions. The
 small MDPs, whose states and actions are counted, `O` and `U` are how many there are.
 """
 
+from typing import NamedTuple
+
 import chex
 import jax
 
@@ -31,3 +33,17 @@ class Beliefs:
     mean: Array
     deviation: Array
     information: Array
+
+
+class Transitions(NamedTuple):
+    """Steps of an environment, in any number of leading axes; arrays of JAX or of NumPy.
+
+    obs, next_obs: `[..., O]`; action: `[..., U]`; reward: `[...]`.
+    discount: `[...]` 0 where the world ended, else 1; a time limit keeps it 1.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    discount: Array
+    next_obs: Array

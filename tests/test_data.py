@@ -159,11 +159,14 @@ def test_every_locomotion_set_of_d4rl_has_a_name():
 
 def test_files_are_found_where_d4rl_keeps_them(tmp_path, monkeypatch):
     monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path))
-    with pytest.raises(ValueError, match=r"put hopper_medium-v2\.hdf5 into .*or name its place"):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    with pytest.raises(
+        ValueError, match=r"put hopper_medium-v2\.hdf5 into .*name its place.*experiments\.collect"
+    ):
         registry.locate("d4rl:hopper-medium-v2")
     path = write(tmp_path / "hopper_medium-v2.hdf5", rows())
-    assert registry.locate("d4rl:hopper-medium-v2") == path
-    assert registry.locate(f"hdf5:{path}") == path
+    assert registry.locate("d4rl:hopper-medium-v2") == ("hdf5", path)
+    assert registry.locate(f"hdf5:{path}") == ("hdf5", path)
 
 
 @pytest.mark.parametrize("name", ["hopper", "d4rl", "zip:x", "d4rl:hopper-medium-v9"])
@@ -175,4 +178,6 @@ def test_an_unknown_name_is_refused_with_what_would_do(name):
 def test_the_task_is_told_by_the_name():
     assert registry.task_of("d4rl:walker2d-medium-v2") == "walker2d"
     assert registry.task_of("hdf5:/some/place/hopper_medium-v2.hdf5") == "hopper"
+    assert registry.task_of("minari:mujoco/hopper/medium-v0") == "hopper"
+    assert registry.task_of("collected:hopper-medium") == "hopper"
     assert registry.task_of("hdf5:mine.hdf5") is None

@@ -82,7 +82,7 @@ def test_describe_prints_a_table_and_no_warning(tmp_path):
 
 
 def test_list_names_every_set_and_where_it_looked(tmp_path):
-    done = call("list", D4RL_DATASET_DIR=str(tmp_path))
+    done = call("list", D4RL_DATASET_DIR=str(tmp_path), MINARI_DATASETS_PATH=str(tmp_path))
     assert done.returncode == 0
     assert "d4rl:walker2d-medium-expert-v2" in done.stdout and "hdf5:<path>" in done.stdout
 
@@ -92,15 +92,18 @@ def test_list_names_every_set_and_where_it_looked(tmp_path):
     [
         ((), "unknown command ''; choose from list, describe, verify"),
         (("describe",), "describe needs a dataset"),
-        (("describe", "hopper"), "unknown dataset 'hopper'; use d4rl:<name> or hdf5:<path>"),
+        (("describe", "hopper"), "unknown dataset 'hopper'; use one of d4rl:<name>, hdf5:"),
         (("describe", "d4rl:hopper-medium-v2"), "put hopper_medium-v2.hdf5 into"),
         (("describe", "hdf5:setup.py"), "cannot read 'setup.py' as HDF5"),
-        (("verify", "hdf5:absent.hdf5"), "there is no file 'absent.hdf5'"),
+        (("verify", "hdf5:hopper.hdf5"), "there is no file 'hopper.hdf5'"),
+        (("verify", "hdf5:mine.hdf5"), "the name does not tell the task; give it with --task"),
+        (("import", "hdf5:mine.hdf5"), "give the Minari dataset a name with --to"),
+        (("import", "hdf5:setup.py", "--to=../x"), "no name of a Minari dataset"),
         (("describe", "x", "y"), "unexpected argument 'y'"),
         (("list", "--task=ant"), "--task=ant: value should be one of"),
     ],
 )
 def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(tmp_path, words, expected):
-    done = call(*words, D4RL_DATASET_DIR=str(tmp_path))
+    done = call(*words, D4RL_DATASET_DIR=str(tmp_path), MINARI_DATASETS_PATH=str(tmp_path))
     assert done.returncode != 0 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and expected in done.stderr

@@ -132,7 +132,7 @@ def test_d4rl_physics_makes_the_transitions_d4rl_recorded(task):
     path = RECORDED / f"{task}_medium-v2.hdf5"
     if not path.exists():
         pytest.skip(f"the recording {path.name} is not part of the package and not beside it")
-    recording = d4rl.read(path)
+    recording = d4rl.read(path, states=True)
     ours, stock = (
         recorded.step_errors(tasks.find(task), recording, kind=kind, most=300)
         for kind in ("d4rl", "stock")

@@ -21,6 +21,8 @@ class Recording:
 
     observations: `[N, O]` float32; actions: `[N, U]` float32; rewards: `[N]` float32.
     terminals: `[N]` bool, the world ended; timeouts: `[N]` bool, the episode was cut.
+    next_observations: `[N, O]` float32 what each action led to, or None; unlike the next row's
+        observation it is right where an episode ends.
     qpos, qvel: `[N, ...]` float64 the simulator's state before the action, or None.
     """
 
@@ -29,6 +31,7 @@ class Recording:
     rewards: np.ndarray
     terminals: np.ndarray
     timeouts: np.ndarray
+    next_observations: np.ndarray | None = None
     qpos: np.ndarray | None = None
     qvel: np.ndarray | None = None
 
@@ -36,14 +39,19 @@ class Recording:
         return len(self.rewards)
 
 
-def read(path: str | os.PathLike) -> Recording:
-    """Returns a checked recording, or raises a ValueError of one line."""
+def read(path: str | os.PathLike, *, states: bool = False) -> Recording:
+    """Returns a checked recording, or raises a ValueError of one line.
+
+    Args:
+      path: the file.
+      states: whether to read the simulator's states too, where they were recorded.
+    """
     path = pathlib.Path(path).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}; give the path of a D4RL HDF5 file.")
     try:
         with h5py.File(path, "r") as file:
-            return _read(file, path.name)
+            return _read(file, path.name, states)
     except (OSError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
@@ -51,28 +59,29 @@ def read(path: str | os.PathLike) -> Recording:
         ) from error
 
 
-def _read(file: h5py.File, name: str) -> Recording:
-    observations = _numbers(file, "observations", name, axes=2)
-    actions = _numbers(file, "actions", name, axes=2)
-    rewards = _numbers(file, "rewards", name, axes=1)
+def _read(file: h5py.File, name: str, states: bool) -> Recording:
+    observations = _numbers(file, "observations", name, axes=2).astype(np.float32)
+    actions = _numbers(file, "actions", name, axes=2).astype(np.float32)
+    rewards = _numbers(file, "rewards", name, axes=1).astype(np.float32)
     terminals = _numbers(file, "terminals", name, axes=1) > 0.5
     count = len(rewards)
     if count == 0:
         raise ValueError(f"{name!r} has no rows.")
     following = None
     if "next_observations" in file:
-        following = _numbers(file, "next_observations", name, axes=2)
+        following = _numbers(file, "next_observations", name, axes=2).astype(np.float32)
     if "timeouts" in file:
         timeouts = _numbers(file, "timeouts", name, axes=1) > 0.5
     else:
-        timeouts = _infer_timeouts(observations, terminals, following)
-    has_state = "infos/qpos" in file and "infos/qvel" in file
+        timeouts = infer_timeouts(observations, terminals, following)
+    has_state = states and "infos/qpos" in file and "infos/qvel" in file
     recording = Recording(
-        observations=observations.astype(np.float32),
-        actions=actions.astype(np.float32),
-        rewards=rewards.astype(np.float32),
+        observations=observations,
+        actions=actions,
+        rewards=rewards,
         terminals=terminals,
         timeouts=timeouts & ~terminals,
+        next_observations=following,
         qpos=_numbers(file, "infos/qpos", name, axes=2) if has_state else None,
         qvel=_numbers(file, "infos/qvel", name, axes=2) if has_state else None,
     )
@@ -104,7 +113,7 @@ def _numbers(file: h5py.File, key: str, name: str, *, axes: int) -> np.ndarray:
     return array
 
 
-def _infer_timeouts(
+def infer_timeouts(
     observations: np.ndarray, terminals: np.ndarray, following: np.ndarray | None
 ) -> np.ndarray:
     """Returns where episodes were cut, for a file that does not say.

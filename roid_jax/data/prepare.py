@@ -4,25 +4,13 @@ The q-learning view is a set of transitions; the trajectory view keeps episodes 
 return to go of each row.
 """
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
 from roid_jax.data.d4rl import Recording
-
-
-class Transitions(NamedTuple):
-    """The q-learning view, N rows.
-
-    obs, next_obs: `[N, O]`; action: `[N, U]`; reward: `[N]`.
-    discount: `[N]` 0 where the world ended, else 1.
-    """
-
-    obs: np.ndarray
-    action: np.ndarray
-    reward: np.ndarray
-    discount: np.ndarray
-    next_obs: np.ndarray
+from roid_jax.types import Transitions
 
 
 class Episodes(NamedTuple):
@@ -79,3 +67,11 @@ def returns_to_go(recording: Recording, *, discount: float) -> np.ndarray:
         running[has_row] = recording.rewards[rows] + discount * running[has_row]
         found[rows] = running[has_row]
     return found.astype(np.float32)
+
+
+def digest(recording: Recording) -> str:
+    """Returns a sha256 over all that agents train on, the same for the same numbers."""
+    sums = hashlib.sha256()
+    for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
+        sums.update(np.ascontiguousarray(getattr(recording, name)).tobytes())
+    return sums.hexdigest()

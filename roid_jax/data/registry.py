@@ -1,14 +1,20 @@
 """Names of datasets, and where their files are.
 
-d4rl:hopper-medium-v2    a file of D4RL's, in $D4RL_DATASET_DIR or ~/.d4rl/datasets
+d4rl:hopper-medium-v2    D4RL's, imported into Minari or a file in $D4RL_DATASET_DIR or
+                         ~/.d4rl/datasets
 hdf5:<path>              any file of that layout
+minari:<id>              a Minari dataset in $MINARI_DATASETS_PATH or ~/.minari/datasets
+collected:<name>         what `experiments.collect` made; Minari's collected/<name>-v0
+embedded:hopper-medium   a small set that comes with the package
 """
 
 import os
 import pathlib
+import re
 from typing import NamedTuple
 
 TASKS = ("hopper", "walker2d", "halfcheetah")
+EMBEDDED = pathlib.Path(__file__).parent / "embedded"
 LEVELS = ("random", "medium", "medium-replay", "medium-expert", "expert")
 
 
@@ -67,26 +73,130 @@ def directories() -> list[pathlib.Path]:
     return [pathlib.Path(chosen).expanduser(), standard] if chosen else [standard]
 
 
-def locate(name: str) -> pathlib.Path:
-    """Returns the file of a dataset, or raises a ValueError of one line with the ways to get it."""
-    kind, separator, rest = name.partition(":")
-    if kind == "hdf5" and separator:
-        return pathlib.Path(rest).expanduser()
-    if kind != "d4rl" or not separator:
-        raise ValueError(f"unknown dataset {name!r}; use d4rl:<name> or hdf5:<path>.")
+class Source(NamedTuple):
+    """Where a dataset is: an `hdf5` file of D4RL's layout, or the directory of a `minari` one."""
+
+    kind: str
+    path: pathlib.Path
+
+
+def locate(name: str) -> Source:
+    """Returns where a dataset is, or raises a ValueError of one line with the ways to get it."""
+    kind, _, rest = name.partition(":")
+    if kind not in _FINDERS or not rest:
+        known = ", ".join(f"{kind}:{what}" for kind, (what, _) in _FINDERS.items())
+        raise ValueError(f"unknown dataset {name!r}; use one of {known}.")
+    return _FINDERS[kind][1](rest)
+
+
+def minari_directory() -> pathlib.Path:
+    """Returns where Minari keeps its datasets."""
+    chosen = os.environ.get("MINARI_DATASETS_PATH")
+    standard = pathlib.Path.home() / ".minari" / "datasets"
+    return pathlib.Path(chosen).expanduser() if chosen else standard
+
+
+def minari_path(dataset_id: str) -> pathlib.Path:
+    """Returns the directory that a Minari dataset has or would have."""
+    if not re.fullmatch(r"([-\w]+/)*[-\w]+-v\d+", dataset_id, re.ASCII):
+        raise ValueError(f"{dataset_id!r} is no name of a Minari dataset, as in 'mine/hopper-v0'.")
+    return minari_directory() / dataset_id
+
+
+def imported_id(entry: Entry) -> str:
+    """Returns the Minari name of a D4RL set, as in d4rl/hopper-medium-v2."""
+    return f"d4rl/{entry.name}"
+
+
+def collected_id(name: str) -> str:
+    """Returns the Minari name of a collected set, as in collected/hopper-medium-v0."""
+    return f"collected/{name}-v0"
+
+
+def find_entry(name: str) -> Entry:
+    """Returns the D4RL set of that name."""
     known = {entry.name: entry for entry in entries()}
-    if rest not in known:
-        raise ValueError(f"unknown D4RL set {rest!r}; choose from {', '.join(known)}.")
+    if name not in known:
+        raise ValueError(f"unknown D4RL set {name!r}; choose from {', '.join(known)}.")
+    return known[name]
+
+
+def _find_d4rl(name: str) -> Source:
+    entry = find_entry(name)
+    imported = minari_path(imported_id(entry))
+    if _is_dataset(imported):
+        return Source("minari", imported)
     for directory in directories():
-        if (directory / known[rest].file).is_file():
-            return directory / known[rest].file
+        if (directory / entry.file).is_file():
+            return Source("hdf5", directory / entry.file)
+    task, level = entry.name.removesuffix("-v2").split("-", 1)
     raise ValueError(
-        f"{name!r} is not here; put {known[rest].file} into {directories()[0]}, "
-        "or name its place with hdf5:<path>."
+        f"'d4rl:{name}' is not here; put {entry.file} into {directories()[0]}, name its place "
+        f"with hdf5:<path>, make a like one with 'python -m experiments.collect --task={task} "
+        f"--sets={level}', or use embedded:hopper-medium."
     )
 
 
+def _find_hdf5(path: str) -> Source:
+    return Source("hdf5", pathlib.Path(path).expanduser())
+
+
+def _find_minari(dataset_id: str) -> Source:
+    path = minari_path(dataset_id)
+    if not _is_dataset(path):
+        raise ValueError(
+            f"'minari:{dataset_id}' is not here; fetch it with 'minari download {dataset_id}', "
+            f"or put it into {path}."
+        )
+    return Source("minari", path)
+
+
+def _find_collected(name: str) -> Source:
+    path = minari_path(collected_id(name))
+    if not _is_dataset(path):
+        raise ValueError(
+            f"'collected:{name}' is not here; make it with 'python -m experiments.collect'. "
+            f"It is looked for in {path}."
+        )
+    return Source("minari", path)
+
+
+def _find_embedded(name: str) -> Source:
+    path = EMBEDDED / name
+    if not re.fullmatch(r"[-\w]+", name) or not _is_dataset(path):
+        known = ", ".join(f"embedded:{found}" for found in embedded())
+        raise ValueError(f"there is no 'embedded:{name}'; choose from {known}.")
+    return Source("minari", path)
+
+
+def embedded() -> list[str]:
+    """Returns the names of the sets that come with the package."""
+    return sorted(path.name for path in EMBEDDED.iterdir() if _is_dataset(path))
+
+
+def _is_dataset(path: pathlib.Path) -> bool:
+    return (path / "data" / "metadata.json").is_file()
+
+
+_FINDERS = {
+    "d4rl": ("<name>", _find_d4rl),
+    "hdf5": ("<path>", _find_hdf5),
+    "minari": ("<id>", _find_minari),
+    "collected": ("<name>", _find_collected),
+    "embedded": ("<name>", _find_embedded),
+}
+
+
 def task_of(name: str) -> str | None:
-    """Returns the task that a dataset's name or file name begins with, if any."""
-    last = pathlib.Path(name.partition(":")[2]).name
-    return next((task for task in TASKS if last.startswith(task)), None)
+    """Returns the task that a dataset's name tells: `hopper` for minari:mujoco/hopper/medium-v0."""
+    kind, _, rest = name.partition(":")
+    parts = pathlib.Path(rest).parts
+    told = reversed(parts) if kind == "minari" else parts[-1:]
+    return next((task for part in told for task in TASKS if part.startswith(task)), None)
+
+
+def minari_ids() -> list[str]:
+    """Returns the names of the Minari datasets that are here."""
+    root = minari_directory()
+    found = (path.parent.parent.relative_to(root) for path in root.rglob("data/metadata.json"))
+    return sorted(str(path) for path in found if not any(p.startswith(".") for p in path.parts))

@@ -1,0 +1,60 @@
+"""What an agent is: a few pure functions over a state that is any pytree of arrays.
+
+Everything that makes an algorithm itself lies behind them, batch size, update ratio and the mixing
+of data included, so the loop never learns which algorithm it runs.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import optax
+
+from roid_jax.types import Array, Key
+
+
+class Agent(NamedTuple):
+    """An algorithm as pure functions; `B` is the number of environments it acts in at once.
+
+    `warmup_act` acts in the first `warmup_steps` online steps, in which nothing is learned.
+    """
+
+    init: Callable  # (key) -> state
+    act: Callable  # (key, state, memory, [B, O] obs, *, explore) -> [B, U] action, memory
+    online_update: Callable  # (key, state, replay, dataset) -> state, metrics
+    offline_update: Callable | None = None  # (key, state, dataset) -> state, metrics
+    handover: Callable = lambda key, state, dataset: state  # once, between offline and online
+    begin_episode: Callable = lambda key: ()  # what act remembers within an episode
+    warmup_steps: int = 0
+    warmup_act: Callable | None = None  # as `act`, and None is `act` itself
+
+
+@chex.dataclass(frozen=True)
+class Learner:
+    """Parameters beside the state of the optimiser that moves them."""
+
+    params: Any
+    moments: Any
+
+
+def learner(optimiser: optax.GradientTransformation, params: Any) -> Learner:
+    """Returns parameters that were not moved yet."""
+    return Learner(params=params, moments=optimiser.init(params))
+
+
+def descend(optimiser: optax.GradientTransformation, start: Learner, gradient: Any) -> Learner:
+    """Returns the parameters one step down the gradient."""
+    change, moments = optimiser.update(gradient, start.moments, start.params)
+    return Learner(params=optax.apply_updates(start.params, change), moments=moments)
+
+
+def random_act(action_dim: int) -> Callable:
+    """Returns an `act` that draws every action uniformly from the box."""
+
+    def act(key: Key, state: Any, memory: Any, obs: Array, *, explore: bool):
+        del state, explore
+        shape = (*obs.shape[:-1], action_dim)
+        return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), memory
+
+    return act

@@ -1,0 +1,95 @@
+"""The door to disk for states: Orbax checkpoints, written in the background, whole or not at all.
+
+A checkpoint holds a pytree of arrays, random keys included, and notes: plain data such as the rows
+reported so far and the configuration. A run that is killed goes on from the last whole one.
+"""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+
+Notes = dict[str, Any]  # plain data, as JSON holds it
+
+
+class Checkpoints:
+    """The checkpoints of one run, by step; the last `keep` of them stay."""
+
+    def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+        self._manager = ocp.CheckpointManager(
+            pathlib.Path(directory).expanduser().absolute(),
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=keep,
+                cleanup_tmp_directories=True,  # what a killed run left half written
+                enable_async_checkpointing=True,
+            ),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._manager.wait_until_finished()
+        self._manager.close()
+
+    def latest(self) -> int | None:
+        """Returns the step of the last whole checkpoint, or None."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, state: Any, notes: Notes) -> None:
+        """Begins to write a checkpoint; the state may be changed or given away at once."""
+        plain = jax.tree.map(lambda leaf: jnp.copy(_without_type(leaf)), state)
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave(plain), notes=ocp.args.JsonSave(notes)
+            ),
+        )
+
+    def notes(self, step: int) -> Notes:
+        """Returns the notes of a checkpoint alone."""
+        found = self._manager.restore(step, args=ocp.args.Composite(notes=ocp.args.JsonRestore()))
+        return found["notes"]
+
+    def restore(self, step: int, like: Any) -> Any:
+        """Returns the state of a checkpoint, in the structure, types and places of `like`."""
+        plain = jax.tree.map(_without_type, like)
+        found = self._manager.restore(
+            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(_shapes(plain)))
+        )
+        return jax.tree.map(_with_type, found["state"], like)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _without_type(leaf: Any) -> Any:
+    """Returns a random key as its numbers, and any other array as it is."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _with_type(leaf: Any, like: Any) -> Any:
+    """Returns the numbers of a random key as a key again."""
+    if not _is_key(like):
+        return leaf
+    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+
+
+def require_same(saved: Notes, given: Notes) -> None:
+    """Raises a ValueError of one line that names the first field in which two runs differ."""
+    given = json.loads(json.dumps(given))  # as the saved one was: no tuples
+    for field in {**saved, **given}:
+        if saved.get(field) != given.get(field):
+            raise ValueError(
+                f"the checkpoint was made with {field} = {saved.get(field)!r}, not "
+                f"{given.get(field)!r}; use that, or another --workdir."
+            )

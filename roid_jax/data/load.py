@@ -1,0 +1,105 @@
+"""One door for every dataset: a name goes in, a recording comes out, quickly the second time."""
+
+import dataclasses
+import hashlib
+import io
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+
+from roid_jax import results
+from roid_jax.data import d4rl, minari, prepare, registry
+from roid_jax.data.d4rl import Recording
+
+_CACHE_VERSION = 1  # of what a recording holds
+
+
+def load(name: str) -> Recording:
+    """Returns the recording of that name, without the simulator's states."""
+    source = registry.locate(name)
+    cache = _cache_file(source)
+    found = _read_cache(cache)
+    if found is None:
+        found = read(source)
+        _write_cache(cache, found)
+    return found
+
+
+def read(source: registry.Source) -> Recording:
+    """Returns a recording from its own files."""
+    return minari.read(source.path) if source.kind == "minari" else d4rl.read(source.path)
+
+
+def import_file(
+    path: pathlib.Path, dataset_id: str, entry: registry.Entry | None = None
+) -> pathlib.Path:
+    """Makes a Minari dataset of a file in D4RL's layout; returns its directory.
+
+    Args:
+      path: the file.
+      dataset_id: Minari's name for it.
+      entry: what is published about the file, if anything; it must be true of it.
+    """
+    recording = d4rl.read(path)
+    with open(path, "rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if entry is not None and entry.sha256 not in (None, checksum):
+        raise ValueError(
+            f"{path} has the sha256 {checksum[:12]}..., but D4RL publishes {entry.sha256[:12]}... "
+            f"for {entry.name}; fetch it again, or import it as hdf5:<path>."
+        )
+    provenance = {
+        "source": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": checksum,
+        "physics": "d4rl" if entry is not None else "unknown",
+        "digest": prepare.digest(recording),
+        "versions": results.versions(),
+    }
+    target = registry.minari_path(dataset_id)
+    minari.write(target, recording, dataset_id=dataset_id, provenance=provenance)
+    return target
+
+
+def cache_directory() -> pathlib.Path:
+    """Returns where recordings are kept as they are in memory: `$XDG_CACHE_HOME/roid_jax`."""
+    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(home).expanduser() / "roid_jax" / "recordings"
+
+
+def _cache_file(source: registry.Source) -> pathlib.Path | None:
+    """Returns where a source's copy belongs; another file of the same name has another place."""
+    file = source.path / "data" / "main_data.hdf5" if source.kind == "minari" else source.path
+    try:
+        status = file.stat()
+    except OSError:
+        return None  # reading it will say what is wrong
+    identity = (_CACHE_VERSION, str(file.resolve()), status.st_size, status.st_mtime_ns)
+    return cache_directory() / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.npz"
+
+
+def _read_cache(cache: pathlib.Path | None) -> Recording | None:
+    """Returns the copy, or None where there is none that is whole."""
+    if cache is None or not cache.is_file():
+        return None
+    try:
+        with open(cache, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return Recording(**arrays)
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _write_cache(cache: pathlib.Path | None, recording: Recording) -> None:
+    """Keeps a copy; where that cannot be, loading is slower and nothing else."""
+    if cache is None:
+        return
+    fields = dataclasses.asdict(recording)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: array for name, array in fields.items() if array is not None})
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        results.write_bytes(cache, buffer.getvalue())
+    except OSError:
+        pass

@@ -1,0 +1,160 @@
+"""Recordings as Minari datasets: episodes with terminations, truncations and their provenance.
+
+An episode of Minari has one observation more than it has steps: the true last one. D4RL's older
+files do not have it; the last one acted on then stands in for it, and the metadata says so.
+"""
+
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from minari import __version__ as minari_version
+from minari.data_collector import EpisodeBuffer
+from minari.dataset.minari_storage import MinariStorage
+
+from roid_jax.data import prepare
+from roid_jax.data.d4rl import Recording
+
+
+def read(path: str | os.PathLike) -> Recording:
+    """Returns the recording in a Minari dataset's directory, or raises a ValueError of one line."""
+    path = pathlib.Path(path)
+    try:
+        storage = _open(path)
+        episodes = list(storage.get_episodes(range(storage.total_episodes)))
+    except (OSError, KeyError, RuntimeError, AssertionError, json.JSONDecodeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"cannot read {path.name!r} as a Minari dataset: {reason}") from error
+    if not episodes:
+        raise ValueError(f"{path.name!r} has no episodes.")
+    return _join(episodes, storage.action_space, path.name)
+
+
+def write(
+    path: str | os.PathLike,
+    recording: Recording,
+    *,
+    dataset_id: str,
+    provenance: Mapping[str, Any],
+    replace: bool = False,
+) -> None:
+    """Writes a recording as a Minari dataset, whole or not at all.
+
+    Args:
+      path: the dataset's directory.
+      recording: what to write; actions lie in [-1, 1].
+      dataset_id: its name among Minari's.
+      provenance: where it comes from; plain data, kept in the metadata.
+      replace: whether a dataset that is there already is replaced.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not replace:
+        raise ValueError(f"there is a dataset {dataset_id!r} already, in {path}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        made = pathlib.Path(folder) / "new"
+        made.mkdir()
+        _fill(made / "data", recording, dataset_id, provenance)
+        if path.exists():
+            path.rename(pathlib.Path(folder) / "old")
+        made.rename(path)
+
+
+def provenance(path: str | os.PathLike) -> dict[str, Any]:
+    """Returns where a dataset says it comes from; nothing for one that was made elsewhere."""
+    return MinariStorage.read_raw_metadata(pathlib.Path(path) / "data").get("provenance", {})
+
+
+def _open(path: pathlib.Path) -> MinariStorage:
+    """Returns the storage of a dataset with spaces of plain vectors."""
+    metadata = MinariStorage.read_raw_metadata(path / "data")
+    for name in ("observation_space", "action_space"):
+        # Minari would make the environment instead, from whatever code the metadata names.
+        if name not in metadata:
+            raise ValueError(f"{path.name!r} does not say its {name}; a newer Minari writes it.")
+    storage = MinariStorage.read(path / "data")
+    for space in (storage.observation_space, storage.action_space):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise ValueError(f"{path.name!r} has the space {space}; only vectors can be read.")
+    return storage
+
+
+def _join(episodes: list[dict], action_space: gymnasium.spaces.Box, name: str) -> Recording:
+    """Returns all episodes one after another, checked."""
+    for i, episode in enumerate(episodes):
+        steps = len(episode["rewards"])
+        lengths = [len(episode[key]) for key in ("actions", "terminations", "truncations")]
+        if not steps or lengths != [steps] * 3 or len(episode["observations"]) != steps + 1:
+            raise ValueError(f"{name!r} has unequal lengths in episode {i}.")
+
+    def join(key: str, rows: slice = slice(None), dtype: type = np.float32) -> np.ndarray:
+        joined = np.concatenate([episode[key][rows] for episode in episodes]).astype(dtype)
+        if not np.all(np.isfinite(joined)):
+            raise ValueError(f"{name!r} has a number in {key!r} that is not finite.")
+        return joined
+
+    terminals = join("terminations", dtype=bool)
+    timeouts = join("truncations", dtype=bool)
+    ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
+    timeouts[ends[:-1]] = True  # an episode that just stops was cut; the very last may go on
+    return Recording(
+        observations=join("observations", slice(None, -1)),
+        actions=_to_unit_box(join("actions"), action_space),
+        rewards=join("rewards"),
+        terminals=terminals,
+        timeouts=timeouts & ~terminals,
+        next_observations=join("observations", slice(1, None)),
+    )
+
+
+def _to_unit_box(actions: np.ndarray, space: gymnasium.spaces.Box) -> np.ndarray:
+    """Returns the actions with the space's bounds moved to -1 and 1."""
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    if not np.all(np.isfinite(high - low)) or (np.all(low == -1) and np.all(high == 1)):
+        return actions
+    return 2.0 * (actions - low) / (high - low) - 1.0
+
+
+def _fill(
+    path: pathlib.Path, recording: Recording, dataset_id: str, provenance: Mapping[str, Any]
+) -> None:
+    """Writes the dataset into a fresh directory."""
+    obs_dim, action_dim = recording.observations.shape[1], recording.actions.shape[1]
+    storage = MinariStorage.new(
+        path,
+        observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (obs_dim,), np.float32),
+        action_space=gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32),
+    )
+    has_last = recording.next_observations is not None
+    storage.update_metadata(
+        {
+            "dataset_id": dataset_id,
+            "minari_version": minari_version,
+            "provenance": {
+                **provenance,
+                "last_observations": "recorded" if has_last else "the last acted on, again",
+            },
+        }
+    )
+    storage.update_episodes(_episodes(recording))
+
+
+def _episodes(recording: Recording) -> Iterator[EpisodeBuffer]:
+    following = recording.next_observations
+    last = recording.observations if following is None else following
+    spans = prepare.episodes(recording)
+    for i, (start, stop) in enumerate(zip(spans.starts, spans.stops, strict=True)):
+        rows = slice(start, stop)
+        yield EpisodeBuffer(
+            id=i,
+            observations=np.append(recording.observations[rows], last[stop - 1 : stop], axis=0),
+            actions=recording.actions[rows],
+            rewards=recording.rewards[rows],
+            terminations=recording.terminals[rows],
+            truncations=recording.timeouts[rows],
+        )

@@ -1,0 +1,25 @@
+"""Losses that several agents share, unreduced: one number for each row, the caller averages."""
+
+import chex
+import jax
+
+from roid_jax.types import Array
+
+
+def td_target(reward: Array, discount: Array, next_value: Array, *, gamma: float) -> Array:
+    """Returns `[B]` what a value should be: r + gamma (1 - d) V(s'), and no gradient.
+
+    Args:
+      reward: `[B]`.
+      discount: `[B]` 0 where the world ended, else 1.
+      next_value: `[B]` value of the successor.
+      gamma: the discount of one step.
+    """
+    chex.assert_equal_shape([reward, discount, next_value])
+    return jax.lax.stop_gradient(reward + gamma * discount * next_value)
+
+
+def soft_value(value: Array, log_prob: Array, *, temperature: Array) -> Array:
+    """Returns `[B]` a value with the entropy's worth added: Q(s, a) - temperature log pi(a|s)."""
+    chex.assert_equal_shape([value, log_prob])
+    return value - temperature * log_prob

@@ -1,0 +1,120 @@
+"""The loops: scans over agents and environments, in chunks; they know neither files nor algorithms.
+
+Keys come from the number of the step, never from the carry, so that neither resuming nor the length
+of a chunk changes a number. Between chunks the host evaluates, logs and saves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from roid_jax import replay as memory_of
+from roid_jax.agents.base import Agent
+from roid_jax.envs.base import Environment, EnvState
+from roid_jax.types import Array, Key, Transitions
+
+
+@chex.dataclass(frozen=True)
+class Online:
+    """Everything that changes while an agent acts and learns.
+
+    agent: its state.
+    env: B environments, in mid-episode.
+    memory: what the agent remembers within each episode, leaves `[B, ...]`.
+    replay: what it lived through.
+    """
+
+    agent: Any
+    env: EnvState
+    memory: Any
+    replay: memory_of.Replay
+
+
+@chex.dataclass(frozen=True)
+class Log:
+    """What a chunk of T steps of B environments reports.
+
+    metrics: mean over the chunk of each number that the agent reports.
+    episode_return: `[T, B]` return of the episode, up to and with each step.
+    is_last: `[T, B]` whether the step ended its episode.
+    """
+
+    metrics: dict[str, Array]
+    episode_return: Array
+    is_last: Array
+
+
+def begin_online(
+    key: Key, agent: Agent, state: Any, env: Environment, *, capacity: int, num_envs: int = 1
+) -> Online:
+    """Returns the start of an online run, with an empty replay."""
+    key_env, key_memory = jax.random.split(key)
+    layout = memory_of.Layout(env.spec.obs_dim, env.spec.action_dim)
+    start = Online(
+        agent=state,
+        env=env.reset(jax.random.split(key_env, num_envs)),
+        memory=jax.vmap(agent.begin_episode)(jax.random.split(key_memory, num_envs)),
+        replay=memory_of.init(layout, capacity),
+    )
+    return jax.tree.map(jnp.copy, start)  # a buffer that two leaves share cannot be given away
+
+
+def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> Callable:
+    """Returns a compiled `(run_key, online, start, dataset) -> online, log` over `length` steps.
+
+    `start` is the number of the first step. Without `learn` the agent only acts, as in its warm-up.
+    The first argument that changes, `online`, is given away: its buffers are used again.
+    """
+
+    def step(run_key: Key, dataset: Any, online: Online, t: Array) -> tuple[Online, Any]:
+        key_act, key_memory, key_update = jax.random.split(jax.random.fold_in(run_key, t), 3)
+        act = agent.act if learn or agent.warmup_act is None else agent.warmup_act
+        action, memory = act(key_act, online.agent, online.memory, online.env.obs, explore=True)
+        env_state = env.step(online.env, action)
+        online = online.replace(
+            env=env_state,
+            memory=_begin_again(key_memory, agent, memory, env_state.is_last),
+            replay=memory_of.add(online.replay, _row(env, online.env.obs, action, env_state)),
+        )
+        metrics = {}
+        if learn:
+            state, metrics = agent.online_update(key_update, online.agent, online.replay, dataset)
+            online = online.replace(agent=state)
+        return online, (metrics, env_state.episode_return, env_state.is_last)
+
+    def chunk(run_key: Key, online: Online, start: Array, dataset: Any) -> tuple[Online, Log]:
+        steps = start + jnp.arange(length)
+        online, (metrics, episode_return, is_last) = jax.lax.scan(
+            lambda online, t: step(run_key, dataset, online, t), online, steps
+        )
+        means = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+        return online, Log(metrics=means, episode_return=episode_return, is_last=is_last)
+
+    return jax.jit(chunk, donate_argnums=1)
+
+
+def _row(env: Environment, obs: Array, action: Array, after: EnvState) -> Array:
+    """Returns `[B, R]` what the step was, packed for the replay."""
+    layout = memory_of.Layout(env.spec.obs_dim, env.spec.action_dim)
+    return layout.pack(
+        Transitions(
+            obs=obs,
+            action=action,
+            reward=after.reward,
+            discount=1.0 - after.terminated,
+            next_obs=after.last_obs,
+        )
+    )
+
+
+def _begin_again(key: Key, agent: Agent, memory: Any, is_last: Array) -> Any:
+    """Returns the memory, begun afresh where an episode ended."""
+    fresh = jax.vmap(agent.begin_episode)(jax.random.split(key, len(is_last)))
+
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(is_last.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, fresh, memory)

@@ -1,0 +1,110 @@
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+
+from roid_jax import checkpoint
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@chex.dataclass(frozen=True)
+class State:
+    weights: jax.Array
+    key: jax.Array
+    bits: jax.Array
+
+
+def make_state(seed):
+    return State(
+        weights=jax.random.normal(jax.random.key(seed), (3, 2)),
+        key=jax.random.split(jax.random.key(seed), 2),
+        bits=jnp.arange(4, dtype=jnp.uint32) + seed,
+    )
+
+
+def plain(state):
+    return state.replace(key=jax.random.key_data(state.key))
+
+
+def test_what_is_restored_is_what_was_saved_keys_and_notes_included(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.latest() is None
+        checkpoints.save(7, make_state(1), {"rows": [{"score": 1.5}]})
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.latest() == 7
+        assert checkpoints.notes(7) == {"rows": [{"score": 1.5}]}
+        restored = checkpoints.restore(7, make_state(2))
+    assert isinstance(restored, State)
+    chex.assert_trees_all_equal(plain(restored), plain(make_state(1)))
+    assert restored.key.dtype == make_state(1).key.dtype
+
+
+def test_the_last_ones_stay(tmp_path):
+    with checkpoint.Checkpoints(tmp_path, keep=2) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.save(step, make_state(step), {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
+
+
+def test_a_state_that_is_given_away_while_it_is_written_is_saved_as_it_was(tmp_path):
+    double = jax.jit(lambda state: jax.tree.map(lambda x: x + x, state), donate_argnums=0)
+    state = {"weights": jnp.ones(1_000_000)}
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state, {})
+        for _ in range(20):
+            state = double(state)
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        restored = checkpoints.restore(1, state)
+    assert jnp.all(restored["weights"] == 1.0)
+
+
+def test_a_run_killed_while_it_saves_leaves_the_last_whole_checkpoint(tmp_path):
+    program = f"""
+        import jax.numpy as jnp
+        from roid_jax import checkpoint
+        checkpoints = checkpoint.Checkpoints({str(tmp_path)!r}, keep=3)
+        first = checkpoints.latest() or 0
+        for step in range(first + 1, first + 1000):
+            state = {{"weights": jnp.full(2_000_000, float(step))}}
+            checkpoints.save(step, state, {{"step": step}})
+            print(step - first, flush=True)
+    """
+    reached = 0
+    for _ in range(3):
+        run = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            cwd=ROOT,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        while run.stdout.readline().strip() not in ("4", ""):
+            pass
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+        with checkpoint.Checkpoints(tmp_path, keep=3) as checkpoints:
+            latest = checkpoints.latest()
+            restored = checkpoints.restore(latest, {"weights": jnp.zeros(2_000_000)})
+            assert checkpoints.notes(latest) == {"step": latest}
+        assert jnp.all(restored["weights"] == latest)
+        assert latest > reached  # each life got further
+        reached = latest
+
+
+def test_a_run_of_another_kind_is_refused_by_the_field_that_differs():
+    saved = {"task": "hopper", "sizes": [1, 2]}
+    checkpoint.require_same(saved, {"task": "hopper", "sizes": (1, 2)})
+    with pytest.raises(ValueError, match=r"made with task = 'hopper', not 'walker2d'"):
+        checkpoint.require_same(saved, {"task": "walker2d", "sizes": (1, 2)})
+    with pytest.raises(ValueError, match=r"made with seed = None, not 3"):
+        checkpoint.require_same(saved, {**saved, "seed": 3})
