@@ -1,6 +1,7 @@
 """Logged data: what there is, what is in it, and which physics made it.
 
     python -m experiments.data list
+    python -m experiments.data download d4rl:hopper-medium-v2
     python -m experiments.data describe hdf5:data/hopper_medium-v2.hdf5
     python -m experiments.data verify hdf5:data/hopper_medium-v2.hdf5 --json
 
@@ -15,13 +16,13 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import cli
+from experiments import cli, data_download
 from roid_jax import evaluation
 from roid_jax.data import d4rl, prepare, registry
 from roid_jax.envs import physics, recorded, tasks
 from roid_jax.report import tables
 
-COMMANDS = ("list", "describe", "verify")
+COMMANDS = ("list", "download", "describe", "verify")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -29,6 +30,7 @@ def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("task", None, list(tasks.TASKS), "The task, where the name does not tell it.")
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+    flags.DEFINE_bool("force", False, "Download afresh what is there already.")
 
 
 def main(command: str = "", name: str = "") -> None:
@@ -39,6 +41,9 @@ def main(command: str = "", name: str = "") -> None:
             raise ValueError(f"unknown command {command!r}; choose from {', '.join(COMMANDS)}.")
         if command == "list":
             tables.show(list_table(), console)
+            return
+        if command == "download":
+            data_download.run(name, console, force=flags.FLAGS.force)
             return
         if not name:
             raise ValueError(f"{command} needs a dataset, d4rl:<name> or hdf5:<path>.")
@@ -61,7 +66,10 @@ def list_table() -> tables.Table:
         size = f"{entry.bytes / 1e6:.0f} MB" if entry.bytes else ""
         body.append((f"d4rl:{entry.name}", size, "yes" if here else "", here))
     looked = " and ".join(map(str, registry.directories()))
-    notes = (f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",)
+    notes = (
+        f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",
+        "To fetch one: python -m experiments.data download <name>",
+    )
     return tables.Table("Datasets", ("name", "size", "here", "file"), tuple(body), notes)
 
 

@@ -6,10 +6,16 @@ hdf5:<path>              any file of that layout
 
 import os
 import pathlib
+import re
 from typing import NamedTuple
 
 TASKS = ("hopper", "walker2d", "halfcheetah")
 LEVELS = ("random", "medium", "medium-replay", "medium-expert", "expert")
+MIRRORS = (  # D4RL's own address, a copy on Hugging Face, and the address as D4RL prints it
+    "https://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/",
+    "https://huggingface.co/datasets/imone/D4RL/resolve/main/",
+    "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/",
+)
 
 
 class Entry(NamedTuple):
@@ -21,7 +27,7 @@ class Entry(NamedTuple):
     sha256: str | None
 
 
-_KNOWN = {
+_KNOWN = {  # bytes and sha256, as TensorFlow Datasets records them for D4RL's server
     "hopper-medium-v2": (
         152756557,
         "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
@@ -45,6 +51,42 @@ _KNOWN = {
     "halfcheetah-medium-replay-v2": (
         59448533,
         "48d494a4770c11f48260736dec090b78bdca8375647ed4d24bfa5b6610c7f683",
+    ),
+    "hopper-random-v2": (
+        152525345,
+        "63103ef7059db4c0819bd054f4e83ff339030b50bcdb46bdbe50385f234b5054",
+    ),
+    "hopper-medium-expert-v2": (
+        304537315,
+        "9d51ad87f8c905be3880d84c6140bcdb7fbf39a19e046a237f238ba34fec9e26",
+    ),
+    "hopper-expert-v2": (
+        152427435,
+        "01aa219a5f8eea5e639eccdc636ec2bf40e317159a95cf4bf6e985f16909941b",
+    ),
+    "walker2d-random-v2": (
+        216109364,
+        "4e863bb6090cf4a461548bd470564b32f1ae5b32ef3085f816b2ede7f092e7fa",
+    ),
+    "walker2d-medium-expert-v2": (
+        462197079,
+        "6b8d7f868c45bbaedf460be797fb7271b46dee6ebe45fe7a64319f2005b59a04",
+    ),
+    "walker2d-expert-v2": (
+        230567195,
+        "2985dc3d436a8baa10e8f43f946fe1d7c6337a4e4fbc65def70618093b18c59a",
+    ),
+    "halfcheetah-random-v2": (
+        237338037,
+        "25407aef85b5d16c0f36b4149341edb4acc6a9e88c1db529b2de19e7464874ba",
+    ),
+    "halfcheetah-medium-expert-v2": (
+        474567252,
+        "015db75dae5bbe8e94029b71fa0bafc2073365df0c94744e71031189f3f79c06",
+    ),
+    "halfcheetah-expert-v2": (
+        237464597,
+        "d9fe53bb994eb1e20a99b4fa3412cd76a1bb7966a7ff55e0fcbdd6081bd2965f",
     ),
 }
 
@@ -81,9 +123,29 @@ def locate(name: str) -> pathlib.Path:
         if (directory / known[rest].file).is_file():
             return directory / known[rest].file
     raise ValueError(
-        f"{name!r} is not here; put {known[rest].file} into {directories()[0]}, "
-        "or name its place with hdf5:<path>."
+        f"{name!r} is not here; fetch it with `python -m experiments.data download {name}`, "
+        f"put {known[rest].file} into {directories()[0]}, or name its place with hdf5:<path>."
     )
+
+
+def published(name: str) -> Entry:
+    """Returns the published file of a dataset that can be downloaded."""
+    known = {f"d4rl:{entry.name}": entry for entry in entries()}
+    if name not in known:
+        raise ValueError(f"{name!r} is no name to download; choose from {', '.join(known)}.")
+    return known[name]
+
+
+def mirrors() -> list[str]:
+    """Returns the addresses to fetch D4RL's files from, in order; the user's own come first."""
+    words = [word.strip() for word in os.environ.get("ROID_JAX_MIRRORS", "").split(",")]
+    chosen = [f"{word.rstrip('/')}/" for word in words if word]
+    for address in chosen:
+        if not re.fullmatch(r"https?://[\w.:\[\]-]+/[!-~]*", address, flags=re.ASCII):
+            raise ValueError(
+                f"ROID_JAX_MIRRORS has {address!r}; a mirror is http://<host>/<folder>/ or https."
+            )
+    return [*chosen, *MIRRORS]
 
 
 def task_of(name: str) -> str | None:
