@@ -1,6 +1,7 @@
 """Logged data: what there is, what is in it, and which physics made it.
 
     python -m experiments.data list
+    python -m experiments.data download d4rl:hopper-medium-v2
     python -m experiments.data describe hdf5:data/hopper_medium-v2.hdf5
     python -m experiments.data verify hdf5:data/hopper_medium-v2.hdf5 --json
     python -m experiments.data import hdf5:data/mine.hdf5 --to=mine/hopper-v0
@@ -19,13 +20,13 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import cli
+from experiments import cli, data_download
 from roid_jax import evaluation
-from roid_jax.data import d4rl, load, prepare, registry
+from roid_jax.data import d4rl, load, prepare, published, registry
 from roid_jax.envs import physics, recorded, tasks
 from roid_jax.report import tables
 
-COMMANDS = ("list", "describe", "verify", "import")
+COMMANDS = ("list", "download", "import", "describe", "verify")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -34,6 +35,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("task", None, list(tasks.TASKS), "The task, where the name does not tell it.")
     flags.DEFINE_string("to", None, "Minari's name for what `import` makes, as in mine/hopper-v0.")
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+    flags.DEFINE_bool("force", False, "Download afresh what is there already.")
 
 
 def main(command: str = "", name: str = "") -> None:
@@ -44,6 +46,9 @@ def main(command: str = "", name: str = "") -> None:
             raise ValueError(f"unknown command {command!r}; choose from {', '.join(COMMANDS)}.")
         if command == "list":
             tables.show(list_table(), console)
+            return
+        if command == "download":
+            data_download.run(name, console, force=flags.FLAGS.force)
             return
         if not name:
             raise ValueError(f"{command} needs a dataset, as in hdf5:<path>.")
@@ -62,7 +67,7 @@ def main(command: str = "", name: str = "") -> None:
 def list_table() -> tables.Table:
     """Returns the known sets and where each is."""
     body = [(f"embedded:{name}", "", "in the package") for name in registry.embedded()]
-    for entry in registry.entries():
+    for entry in published.entries():
         size = f"{entry.bytes / 1e6:.0f} MB" if entry.bytes else ""
         try:
             place = str(registry.locate(f"d4rl:{entry.name}").path)
@@ -74,7 +79,10 @@ def list_table() -> tables.Table:
         name = f"collected:{collected[1]}" if collected else f"minari:{dataset_id}"
         body.append((name, "", str(registry.minari_path(dataset_id))))
     looked = ", ".join(map(str, [*registry.directories(), registry.minari_directory()]))
-    notes = (f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",)
+    notes = (
+        f"Looked in {looked}. Any other file of the layout: hdf5:<path>.",
+        "To fetch one of D4RL's: python -m experiments.data download <name>",
+    )
     return tables.Table("Datasets", ("name", "size", "place"), tuple(body), notes, text_columns=3)
 
 
@@ -173,7 +181,7 @@ def import_set(name: str, dataset_id: str | None) -> str:
         raise ValueError(f"{name!r} is a Minari dataset already, in {source.path}.")
     if dataset_id is None and kind != "d4rl":
         raise ValueError("give the Minari dataset a name with --to, as in --to=mine/hopper-v0.")
-    entry = registry.find_entry(rest) if kind == "d4rl" else None
+    entry = published.find(rest) if kind == "d4rl" else None
     dataset_id = dataset_id or registry.imported_id(entry)
     registry.minari_path(dataset_id)  # a wrong name is told before the file is read
     path = load.import_file(source.path, dataset_id, entry)

@@ -2,7 +2,7 @@ import h5py
 import numpy as np
 import pytest
 
-from roid_jax.data import d4rl, prepare, registry
+from roid_jax.data import d4rl, prepare, published, registry
 
 
 def rows(count=12, obs=3, action=2, seed=0):
@@ -151,7 +151,7 @@ def test_returns_to_go_by_a_plain_loop(recording, discount):
 
 
 def test_every_locomotion_set_of_d4rl_has_a_name():
-    entries = registry.entries()
+    entries = published.entries()
     assert len(entries) == 15
     replay = next(entry for entry in entries if entry.name == "hopper-medium-replay-v2")
     assert replay.file == "hopper_medium_replay-v2.hdf5" and replay.bytes == 75854457

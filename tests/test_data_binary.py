@@ -90,10 +90,18 @@ def test_list_names_every_set_and_where_it_looked(tmp_path):
 @pytest.mark.parametrize(
     "words, expected",
     [
-        ((), "unknown command ''; choose from list, describe, verify"),
+        ((), "unknown command ''; choose from list, download, import, describe"),
+        (("download",), "download needs the name of a set, d4rl:<name>"),
+        (
+            ("download", "hopper"),
+            "'hopper' is nothing to download; D4RL's sets are, as d4rl:<name>",
+        ),
+        (("download", "hdf5:x.hdf5"), "'hdf5:x.hdf5' is nothing to download"),
+        (("download", "d4rl:hopper-medium-v9"), "unknown D4RL set 'hopper-medium-v9'; choose from"),
         (("describe",), "describe needs a dataset"),
         (("describe", "hopper"), "unknown dataset 'hopper'; use one of d4rl:<name>, hdf5:"),
         (("describe", "d4rl:hopper-medium-v2"), "put hopper_medium-v2.hdf5 into"),
+        (("verify", "d4rl:hopper-medium-v2"), "experiments.data download d4rl:hopper-medium-v2'"),
         (("describe", "hdf5:setup.py"), "cannot read 'setup.py' as HDF5"),
         (("verify", "hdf5:hopper.hdf5"), "there is no file 'hopper.hdf5'"),
         (("verify", "hdf5:mine.hdf5"), "the name does not tell the task; give it with --task"),
@@ -105,5 +113,21 @@ def test_list_names_every_set_and_where_it_looked(tmp_path):
 )
 def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(tmp_path, words, expected):
     done = call(*words, D4RL_DATASET_DIR=str(tmp_path), MINARI_DATASETS_PATH=str(tmp_path))
+    assert done.returncode != 0 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and expected in done.stderr
+
+
+@pytest.mark.parametrize(
+    "environment, expected",
+    [
+        ({}, "is there but has 5 bytes instead of 152756557; remove it, or fetch it afresh with"),
+        ({"ROID_JAX_MIRRORS": "ftp://host/"}, "ROID_JAX_MIRRORS has 'ftp://host/'; a mirror is"),
+        ({"D4RL_DATASET_DIR": "/dev/null/x"}, "cannot keep hopper_medium-v2.hdf5 in /dev/null/x"),
+    ],
+)
+def test_a_download_that_cannot_begin_gets_one_clear_line(tmp_path, environment, expected):
+    (tmp_path / "hopper_medium-v2.hdf5").write_text("wrong")
+    chosen = {"D4RL_DATASET_DIR": str(tmp_path), "HOME": str(tmp_path)} | environment
+    done = call("download", "d4rl:hopper-medium-v2", **chosen)
     assert done.returncode != 0 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and expected in done.stderr

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 
 from roid_jax import results
-from roid_jax.data import d4rl, minari, prepare, registry
+from roid_jax.data import d4rl, minari, prepare, published, registry
 from roid_jax.data.d4rl import Recording
 
 _CACHE_VERSION = 1  # of what a recording holds
@@ -33,7 +33,7 @@ def read(source: registry.Source) -> Recording:
 
 
 def import_file(
-    path: pathlib.Path, dataset_id: str, entry: registry.Entry | None = None
+    path: pathlib.Path, dataset_id: str, entry: published.Entry | None = None
 ) -> pathlib.Path:
     """Makes a Minari dataset of a file in D4RL's layout; returns its directory.
 

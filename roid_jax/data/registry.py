@@ -13,57 +13,9 @@ import pathlib
 import re
 from typing import NamedTuple
 
-TASKS = ("hopper", "walker2d", "halfcheetah")
+from roid_jax.data.published import TASKS, Entry, find
+
 EMBEDDED = pathlib.Path(__file__).parent / "embedded"
-LEVELS = ("random", "medium", "medium-replay", "medium-expert", "expert")
-
-
-class Entry(NamedTuple):
-    """What is known of one published file; bytes and sha256 are None where they are not."""
-
-    name: str
-    file: str
-    bytes: int | None
-    sha256: str | None
-
-
-_KNOWN = {
-    "hopper-medium-v2": (
-        152756557,
-        "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
-    ),
-    "hopper-medium-replay-v2": (
-        75854457,
-        "e121c5f7c9857a307baa9edc6a2c3b48e85fedb9ac316ecddd0f48ca7ef4e39b",
-    ),
-    "walker2d-medium-v2": (
-        232254996,
-        "cf00f43add04c17fdfc2958dd581dea0851b2e5bedbe6fda073758a8f841aeda",
-    ),
-    "walker2d-medium-replay-v2": (
-        86323963,
-        "e75de96a4f77acf7d4e0d6fdf0d7ccb177c26c44bb4388e4fd99f543ccfa18db",
-    ),
-    "halfcheetah-medium-v2": (
-        237727262,
-        "41324e8487a9556d8cfa4538827f8937f4d63dae3030825ebc9f3a726ed08ca0",
-    ),
-    "halfcheetah-medium-replay-v2": (
-        59448533,
-        "48d494a4770c11f48260736dec090b78bdca8375647ed4d24bfa5b6610c7f683",
-    ),
-}
-
-
-def entries() -> list[Entry]:
-    """Returns every D4RL v2 locomotion set, in D4RL's own naming."""
-    found = []
-    for task in TASKS:
-        for level in LEVELS:
-            name = f"{task}-{level}-v2"
-            file = f"{task}_{level.replace('-', '_')}-v2.hdf5"
-            found.append(Entry(name, file, *_KNOWN.get(name, (None, None))))
-    return found
 
 
 def directories() -> list[pathlib.Path]:
@@ -113,16 +65,8 @@ def collected_id(name: str) -> str:
     return f"collected/{name}-v0"
 
 
-def find_entry(name: str) -> Entry:
-    """Returns the D4RL set of that name."""
-    known = {entry.name: entry for entry in entries()}
-    if name not in known:
-        raise ValueError(f"unknown D4RL set {name!r}; choose from {', '.join(known)}.")
-    return known[name]
-
-
 def _find_d4rl(name: str) -> Source:
-    entry = find_entry(name)
+    entry = find(name)
     imported = minari_path(imported_id(entry))
     if _is_dataset(imported):
         return Source("minari", imported)
@@ -131,8 +75,9 @@ def _find_d4rl(name: str) -> Source:
             return Source("hdf5", directory / entry.file)
     task, level = entry.name.removesuffix("-v2").split("-", 1)
     raise ValueError(
-        f"'d4rl:{name}' is not here; put {entry.file} into {directories()[0]}, name its place "
-        f"with hdf5:<path>, make a like one with 'python -m experiments.collect --task={task} "
+        f"'d4rl:{name}' is not here; fetch it with 'python -m experiments.data download "
+        f"d4rl:{name}', put {entry.file} into {directories()[0]}, name its place with "
+        f"hdf5:<path>, make a like one with 'python -m experiments.collect --task={task} "
         f"--sets={level}', or use embedded:hopper-medium."
     )
 

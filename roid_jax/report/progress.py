@@ -9,9 +9,9 @@ import rich.progress
 
 @contextlib.contextmanager
 def track(
-    title: str, total: int, console: rich.console.Console, *, unit: str
-) -> Iterator[Callable[[int, str], None]]:
-    """Shows a bar while the block runs; yields `advance(steps, score)`.
+    title: str, total: float, console: rich.console.Console, *, unit: str, done: float = 0
+) -> Iterator[Callable[[float, str], None]]:
+    """Shows a bar while the block runs, from `done` on; yields `advance(steps, score)`.
 
     Where the output is not a terminal only the finished bar is printed, so logs stay short.
     """
@@ -27,12 +27,13 @@ def track(
         console=console,
     )
     with bar:
-        task = bar.add_task(title, total=total, rate="", score="")
+        task = bar.add_task(title, total=total, completed=done, rate="", score="")
 
-        def advance(steps: int, score: str = "") -> None:
+        def advance(steps: float, score: str = "") -> None:
             bar.update(task, advance=steps, score=score)
             elapsed = bar.tasks[0].elapsed or 0.0
             if elapsed:
-                bar.update(task, rate=f"{bar.tasks[0].completed / elapsed:.2g}/s")
+                rate = max(bar.tasks[0].completed - done, 0) / elapsed
+                bar.update(task, rate=f"{rate:.2g}/s")
 
         yield advance
