@@ -85,16 +85,10 @@ def train_until(
     checkpoints: checkpoint.Checkpoints,
     report: Callable[[int, str], None],
 ) -> Progress:
-    """Returns the training at its first evaluation that `is_reached` holds for."""
+    """Returns the training at its first evaluation that `is_reached` holds for, or at its end."""
     config = problem.config
     evaluate, chunks = _make_evaluate(problem), _make_chunks(problem)
-    while not progress.rows or not is_reached(progress.rows[-1]["score"]):
-        if progress.step >= config.max_steps:
-            best = max(row["score"] for row in progress.rows)
-            raise ValueError(
-                f"the policy did not come near its level in {config.max_steps} steps (its best "
-                f"score was {best:.1f}); give it more with --config.max_steps in a new workdir."
-            )
+    while progress.step < config.max_steps and not is_at(progress, is_reached):
         step, online = progress.step, progress.online
         for _ in range(config.interval // config.sac.warmup_steps):
             online = chunks(online, step)
@@ -105,6 +99,11 @@ def train_until(
         progress = Progress(step, online, rows)
         checkpoints.save(step, online, {"rows": rows, "identity": problem.identity()})
     return progress
+
+
+def is_at(progress: Progress, is_reached: Callable[[float], bool]) -> bool:
+    """Returns whether the last evaluation was at a level."""
+    return bool(progress.rows) and is_reached(progress.rows[-1]["score"])
 
 
 def _make_chunks(problem: Problem) -> Callable[[training.Online, int], training.Online]:

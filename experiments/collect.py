@@ -56,14 +56,16 @@ def main() -> None:
         name = values.name or values.task.removeprefix("gymnasium:").replace("/", "-")
         wanted = plan(problem, name, values.sets)
         workdir = results.open_workdir(values.workdir or f"runs/collect/{name}")
-    with cli.border(), checkpoint.Checkpoints((workdir / "checkpoints").absolute()) as checkpoints:
-        state = behaviour.begin(problem, checkpoints)
+        results.write_config(workdir / "config.json", cfg.to_dict(config))
+    with checkpoint.Checkpoints(workdir / "checkpoints") as checkpoints:
+        with cli.border():
+            state = behaviour.begin(problem, checkpoints)
         for kind in wanted:
             state = reach(problem, kind, state, checkpoints, console)
             recording = record(problem, kind, state, console)
-            write(problem, name, kind, recording, state)
-    results.write_rows(workdir / "results.jsonl", state.rows)
-    results.write_config(workdir / "config.json", cfg.to_dict(config))
+            with cli.border():
+                write(problem, name, kind, recording, state)
+                results.write_rows(workdir / "results.jsonl", state.rows)
     tables.show(make_table(problem, name, values.sets), console)
 
 
@@ -111,12 +113,20 @@ def reach(
     target = getattr(problem.config, _level(kind))
     least = target - problem.config.tolerance
     most = np.inf if kind == "expert" else target + problem.config.tolerance
-    title = f"training to a score of {target:g}"
-    with progress.track(title, problem.config.max_steps, console, unit="steps") as advance:
-        advance(state.step, "")
-        return behaviour.train_until(
-            problem, state, lambda score: least <= score <= most, checkpoints, advance
-        )
+    is_reached = lambda score: least <= score <= most  # noqa: E731
+    if behaviour.is_at(state, is_reached):
+        return state
+    title, total = f"training to a score of {target:g}", problem.config.max_steps
+    with progress.track(title, total, console, unit="steps", done=state.step) as advance:
+        state = behaviour.train_until(problem, state, is_reached, checkpoints, advance)
+    with cli.border():
+        if not behaviour.is_at(state, is_reached):
+            best = max(row["score"] for row in state.rows)
+            raise ValueError(
+                f"the policy never scored near {target:g} in {total} steps, its best was "
+                f"{best:.1f}; give it more with --config.max_steps, in another --workdir."
+            )
+    return state
 
 
 def record(
@@ -189,12 +199,15 @@ def make_table(problem: behaviour.Problem, name: str, sets: list[str]) -> tables
         path = registry.minari_path(registry.collected_id(f"{name}-{kind}"))
         recording, made = minari.read(path), minari.provenance(path)
         returns = prepare.returns(recording)
-        score = problem.score(returns)
-        numbers = f"{len(recording):,}", f"{len(returns):,}", f"{made['training_steps']:,}"
-        spreads = (f"{x.mean():.1f} ± {x.std():.1f}" for x in (returns, score))
-        body.append((f"collected:{name}-{kind}", *numbers, *spreads, made["digest"][:12]))
-    columns = ("name", "rows", "episodes", "training steps", "return", "score", "digest")
-    notes = (f"Minari datasets in {registry.minari_directory()}; ± is over episodes.",)
+        steps = "" if kind == "random" else f"{made['training_steps']:,}"
+        spread = f"{problem.score(returns).mean():.1f} ± {problem.score(returns).std():.1f}"
+        numbers = steps, f"{len(recording):,}", f"{len(returns):,}", spread
+        body.append((f"collected:{name}-{kind}", *numbers))
+    columns = ("set", "trained for", "rows", "episodes", "score")
+    notes = (
+        f"Minari datasets in {registry.minari_directory()}; ± is the spread over episodes.",
+        "Describe one with: python -m experiments.data describe <set>",
+    )
     return tables.Table(f"Collected from {problem.task}", columns, tuple(body), notes)
 
 

@@ -86,7 +86,7 @@ def _shapes(tree: Any) -> Any:
 
 def require_same(saved: Notes, given: Notes) -> None:
     """Raises a ValueError of one line that names the first field in which two runs differ."""
-    given = json.loads(json.dumps(given))  # as the saved one was: no tuples
+    saved, given = (json.loads(json.dumps(notes)) for notes in (saved, given))  # no tuples
     for field in {**saved, **given}:
         if saved.get(field) != given.get(field):
             raise ValueError(

@@ -18,7 +18,7 @@ import roid_jax
 
 Row = Mapping[str, Any]
 
-_PACKAGES = ("jax", "jaxlib", "numpy", "chex")
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "gymnasium", "minari", "numpy", "chex")
 
 
 def open_workdir(path: str | os.PathLike) -> pathlib.Path:

@@ -1,0 +1,117 @@
+"""`experiments.collect` as a user meets it, at tiny size."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from roid_jax.data import load, minari, prepare, registry
+
+ROOT = pathlib.Path(__file__).parent.parent
+SETS = ("random", "medium", "medium-replay", "expert")
+
+
+def call(home, *flags):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.collect", *flags],
+        cwd=ROOT,
+        env=os.environ
+        | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100", "MINARI_DATASETS_PATH": str(home / "minari")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("collect")
+    flags = ("--preset=smoke", f"--sets={','.join(SETS)}", f"--workdir={home / 'work'}")
+    done = call(home, *flags)
+    assert done.returncode == 0, done.stderr
+    assert "collected:hopper-medium-replay" in done.stdout
+    assert done.stderr == ""
+    return home
+
+
+@pytest.fixture
+def own_directories(home, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(home / "minari"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_every_set_loads_by_its_name_with_its_provenance(home, own_directories, kind):
+    recording = load.load(f"collected:hopper-{kind}")
+    made = minari.provenance(registry.locate(f"collected:hopper-{kind}").path)
+    assert made["digest"] == prepare.digest(recording)
+    assert made["run"]["physics"] == "d4rl" and made["run"]["sac.hidden"] == [16]
+    assert made["versions"]["mujoco"] and made["level"] == kind
+    spans = prepare.episodes(recording)
+    assert spans.is_whole.all()
+    if kind == "medium-replay":
+        assert len(recording) == made["training_steps"] == 100
+    else:
+        assert 300 <= len(recording) < 1300
+
+
+def test_a_second_run_makes_nothing_anew(home):
+    before = {path: path.stat().st_mtime_ns for path in (home / "minari").rglob("*.hdf5")}
+    done = call(home, "--preset=smoke", "--sets=medium,random", f"--workdir={home / 'work'}")
+    assert done.returncode == 0 and "training" not in done.stdout.replace("trained for", "")
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_the_same_command_makes_the_same_data_again(home, tmp_path):
+    flags = ("--preset=smoke", "--sets=medium,medium-replay", f"--workdir={tmp_path / 'work'}")
+    assert call(tmp_path, *flags).returncode == 0
+    for kind in ("medium", "medium-replay"):
+        digests = {
+            minari.provenance(place / "minari" / "collected" / f"hopper-{kind}-v0")["digest"]
+            for place in (home, tmp_path)
+        }
+        assert len(digests) == 1
+
+
+def test_the_evaluations_are_kept(home):
+    rows = [json.loads(line) for line in (home / "work" / "results.jsonl").read_text().splitlines()]
+    assert rows[0]["step"] == 100 and len(rows[0]["returns"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--preset=smoke", "--seed=1"), "another 'collected:hopper-medium-replay' already"),
+        (("--sets=large",), "sets must be one of random, medium-replay, medium, expert"),
+        (("--sets=",), "there is nothing to make"),
+        (("--task=ant",), "unknown environment 'ant'; choose from hopper"),
+        (("--task=gymnasium:Pendulum-v1",), "give a return with --config.medium"),
+        (("--task=gymnasium:Nothing-v0", "--config.medium=1"), "cannot make 'Nothing-v0'"),
+        (("--name=../x",), "no name of a Minari dataset"),
+        (("--config.interval=7",), "interval must be a multiple of sac.warmup_steps"),
+        (("--config.sac.polyak=0",), "polyak must be a finite number above 0"),
+        (
+            ("--preset=smoke", "--seed=1", "--name=mine", "--workdir={work}"),
+            "the checkpoint was made with seed = 0, not 1",
+        ),
+        (
+            (
+                "--preset=smoke",
+                "--name=far",
+                "--config.medium=1e6",
+                "--config.max_steps=100",
+                "--workdir={work}/far",
+            ),
+            "the policy never scored near 1e+06 in 100 steps",
+        ),
+    ],
+)
+def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(home, flags, expected):
+    done = call(home, *(flag.format(work=home / "work") for flag in flags))
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    assert expected in done.stderr
