@@ -42,7 +42,7 @@ lock: setup
 	@$(BIN)/pip install --quiet pip-tools
 	@$(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --extra dev --output-file requirements.lock setup.py
+	  --extra dev --extra mjx --output-file requirements.lock setup.py
 
 clean:
 	@rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

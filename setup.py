@@ -37,7 +37,7 @@ setup(
     ],
     extras_require={
         "cuda": ["jax[cuda12]>=0.7,<0.11"],
-        "mjx": ["mujoco-mjx>=3.17,<5"],
+        "mjx": ["mujoco-mjx>=3.17,<4"],
         # d3rlpy pins gymnasium to 1.0.0: give this extra an environment of its own.
         "bench": ["d3rlpy>=2.8,<3", "torch>=2.5,<3"],
         "dev": ["hypothesis>=6.100,<7", "pytest>=8,<10", "pytest-xdist>=3.6,<4", "ruff>=0.9,<0.18"],

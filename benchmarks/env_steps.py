@@ -1,11 +1,13 @@
 """How many environment steps a second: raw MuJoCo, Gymnasium, and ours inside a scan.
 
     python -m benchmarks.env_steps --task=hopper --steps=2000
+    python -m benchmarks.env_steps --task=hopper --steps=200000 --mjx_size=4096  # on a GPU
 
 Every row steps the same task with random actions, resets included. Rows are measured in turn, in
 several rounds, and a row's figure is its best round, so that a busy machine harms all alike.
 """
 
+import importlib.util
 import json
 import time
 import warnings
@@ -21,7 +23,7 @@ from absl import flags
 
 from experiments import cli
 from roid_jax import results
-from roid_jax.envs import mujoco_c, physics, tasks
+from roid_jax.envs import base, mjx, mujoco_c, physics, tasks
 from roid_jax.report import tables
 
 GYMNASIUM_IDS = {
@@ -37,6 +39,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("steps", 2000, "Steps of each environment and round.", lower_bound=1)
     flags.DEFINE_integer("rounds", 3, "How often each row is measured.", lower_bound=1)
     flags.DEFINE_integer("threads", 2, "Threads of our batches.", lower_bound=1)
+    flags.DEFINE_integer("mjx_size", 256, "Environments of the MJX row.", lower_bound=1)
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 
 
@@ -45,7 +48,11 @@ def main() -> None:
     console = rich.console.Console(highlight=False)
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # Gymnasium's, about v4
     rates = measure(
-        flags.FLAGS.task, flags.FLAGS.steps, flags.FLAGS.rounds, threads=flags.FLAGS.threads
+        flags.FLAGS.task,
+        flags.FLAGS.steps,
+        flags.FLAGS.rounds,
+        threads=flags.FLAGS.threads,
+        mjx_size=flags.FLAGS.mjx_size,
     )
     if flags.FLAGS.json:
         print(json.dumps({"steps_per_second": rates, "versions": results.versions()}))
@@ -53,15 +60,23 @@ def main() -> None:
         tables.show(make_table(flags.FLAGS.task, rates), console)
 
 
-def measure(task: str, steps: int, rounds: int, *, threads: int) -> dict[str, float]:
-    """Returns the best steps a second of each way to step."""
+def measure(
+    task: str, steps: int, rounds: int, *, threads: int, mjx_size: int
+) -> dict[str, float | None]:
+    """Returns the best steps a second of each way to step; None where a way is not installed."""
+    ours = mujoco_c.make(task, physics="stock", threads=threads)
     ways: dict[str, tuple[int, Callable[[int], None]]] = {
         "mj_step loop": (1, raw_loop(task)),
         "gymnasium": (1, gymnasium_loop(task)),
         "gymnasium SyncVectorEnv, 64": (64, vector_loop(task, 64)),
-        **{f"ours in a scan, {size}": (size, scan(task, size, threads)) for size in (1, 10, 64)},
+        **{f"ours in a scan, {size}": (size, scan(ours, size)) for size in (1, 10, 64)},
     }
-    rates = dict.fromkeys(ways, 0.0)
+    rates: dict[str, float | None] = dict.fromkeys(ways, 0.0)
+    mjx_way = f"ours on MJX in a scan, {mjx_size}"
+    rates[mjx_way] = None
+    if importlib.util.find_spec("mujoco.mjx") is not None:
+        ways[mjx_way] = (mjx_size, scan(mjx.make(task, physics="stock"), mjx_size))
+        rates[mjx_way] = 0.0
     for _ in range(rounds):
         for name, (size, run) in ways.items():
             count = max(1, steps // size) if size > 10 else steps
@@ -119,10 +134,9 @@ def vector_loop(name: str, size: int) -> Callable[[int], None]:
     return run
 
 
-def scan(name: str, size: int, threads: int) -> Callable[[int], None]:
+def scan(env: base.Environment, size: int) -> Callable[[int], None]:
     """Steps our batch inside a compiled scan."""
-    env = mujoco_c.make(name, physics="stock", threads=threads)
-    actions = jnp.asarray(_actions(name, size))
+    actions = jnp.asarray(_actions(env.spec.name, size))
     start = env.reset(jax.random.split(jax.random.key(0), size))
 
     @jax.jit
@@ -137,11 +151,13 @@ def _actions(name: str, size: int) -> np.ndarray:
     return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
 
 
-def make_table(task: str, rates: dict[str, float]) -> tables.Table:
+def make_table(task: str, rates: dict[str, float | None]) -> tables.Table:
     """Returns the rates with their ratios to the vector environment of Gymnasium."""
     vector = next(rate for name, rate in rates.items() if "SyncVectorEnv" in name)
     body = tuple(
-        (name, f"{rate:,.0f}", f"{rate / vector:.2f}", f"{1e6 / rate:.0f}")
+        (name, "not installed: pip install roid_jax[mjx]", "", "")
+        if rate is None
+        else (name, f"{rate:,.0f}", f"{rate / vector:.2f}", f"{1e6 / rate:.0f}")
         for name, rate in rates.items()
     )
     columns = (f"{task}, random actions", "steps/s", "/ SyncVectorEnv", "us a step")

@@ -46,7 +46,7 @@ def test_every_locked_package_is_pinned_with_hashes():
 
 
 def test_the_lock_satisfies_every_range_of_the_package(requirements):
-    for line in requirements["base"] + requirements["dev"]:
+    for line in requirements["base"] + requirements["dev"] + requirements["mjx"]:
         requirement = Requirement(line)
         assert len(requirement.specifier) == 2, f"{line} needs a lower and an upper bound"
         assert PINNED[canonicalize_name(requirement.name)] in requirement.specifier
