@@ -16,6 +16,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["roid_jax", "roid_jax.*"]),
+    package_data={"roid_jax": ["data/embedded/*/data/*"]},
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1,<3",
