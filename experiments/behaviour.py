@@ -67,7 +67,7 @@ def begin(problem: Problem, checkpoints: checkpoint.Checkpoints) -> Progress:
     start = training.begin_online(
         keys["begin"],
         problem.agent,
-        jax.jit(problem.agent.init)(keys["init"]),
+        jax.jit(problem.agent.init)(keys["init"], None),
         problem.env,
         capacity=problem.config.max_steps,
     )
@@ -123,7 +123,7 @@ def _make_evaluate(problem: Problem) -> Callable[[Any, int], dict[str, Any]]:
     @jax.jit
     def play(key: Key, state: Any) -> evaluation.Evaluation:
         def policy(key: Key, memory: Any, obs: Array):
-            return problem.agent.act(key, state, memory, obs, explore=True)
+            return problem.agent.act(key, state, memory, obs, explore=True)[:2]
 
         episodes = problem.config.episodes
         return evaluation.evaluate(key, problem.wide, policy, (), episodes=episodes)

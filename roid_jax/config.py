@@ -61,6 +61,12 @@ def check_sizes(
     check(is_right, field, f"different whole numbers from {least} to {most}", sizes)
 
 
+def check_layers(field: str, sizes: Any) -> None:
+    """Raises a one-line error unless `sizes` are one or more whole numbers above 0."""
+    is_right = isinstance(sizes, tuple) and sizes and all(_is_whole(n) and n > 0 for n in sizes)
+    check(is_right, field, "one or more layer sizes above 0", sizes)
+
+
 def check_etas(field: str, etas: tuple[float, ...]) -> None:
     """Raises a one-line error unless `etas` are different finite numbers from 0 up."""
     is_right = _is_set(etas) and all(_is_finite(eta) and eta >= 0 for eta in etas)

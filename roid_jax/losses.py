@@ -2,6 +2,7 @@
 
 import chex
 import jax
+import jax.numpy as jnp
 
 from roid_jax.types import Array
 
@@ -23,3 +24,9 @@ def soft_value(value: Array, log_prob: Array, *, temperature: Array) -> Array:
     """Returns `[B]` a value with the entropy's worth added: Q(s, a) - temperature log pi(a|s)."""
     chex.assert_equal_shape([value, log_prob])
     return value - temperature * log_prob
+
+
+def masked_mean(values: Array, mask: Array) -> Array:
+    """Returns `[...]` the mean over the last axis of what the mask keeps; 0 where it keeps none."""
+    chex.assert_equal_shape([values, mask])
+    return jnp.sum(mask * values, axis=-1) / jnp.maximum(jnp.sum(mask, axis=-1), 1.0)

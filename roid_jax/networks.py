@@ -71,6 +71,19 @@ class Critic(nn.Module):
         return Mlp(self.hidden, 1, self.start, self.layer_norm)(inputs)[..., 0]
 
 
+class Actor(nn.Module):
+    """A policy that is a function: one action in the box [-1, 1] for each observation."""
+
+    hidden: tuple[int, ...]
+    action_dim: int
+    start: str = "torch"
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """`[..., O]` -> `[..., U]`."""
+        return jnp.tanh(Mlp(self.hidden, self.action_dim, self.start)(obs))
+
+
 class GaussianActor(nn.Module):
     """A policy that squashes a normal distribution into the box [-1, 1]."""
 

@@ -46,6 +46,18 @@ class Layout(NamedTuple):
 
 
 @chex.dataclass(frozen=True)
+class Dataset:
+    """Logged transitions, which never change.
+
+    rows: `[N, R]` packed transitions.
+    order: `[N]` the numbers of the rows, shuffled; an agent may hold the last of them out.
+    """
+
+    rows: Array
+    order: Array
+
+
+@chex.dataclass(frozen=True)
 class Replay:
     """The last C rows.
 
@@ -80,6 +92,63 @@ def add(replay: Replay, rows: Array) -> Replay:
     )
 
 
-def sample(key: Key, replay: Replay, number: int) -> Array:
-    """Returns `[number, R]` rows drawn uniformly, with replacement, from those that are filled."""
-    return replay.rows[jax.random.randint(key, (number,), 0, replay.filled)]
+def sample(key: Key, replay: Replay, *shape: int) -> tuple[Array, Array]:
+    """Returns `[*shape, R]` rows drawn uniformly, with replacement, from those that are filled.
+
+    And `[*shape]` their numbers, counted from the first row ever added.
+    """
+    capacity = replay.rows.shape[0]
+    places = jax.random.randint(key, shape, 0, replay.filled)
+    newest = replay.count - 1
+    return replay.rows[places], newest - (newest - places) % capacity
+
+
+def make_dataset(key: Key, layout: Layout, transitions: Transitions) -> Dataset:
+    """Returns logged transitions with an order drawn from the key."""
+    rows = layout.pack(transitions)
+    return Dataset(rows=rows, order=jax.random.permutation(key, len(rows)))
+
+
+def sample_dataset(
+    key: Key, dataset: Dataset, *shape: int, holdout: int = 0
+) -> tuple[Array, Array]:
+    """Returns `[*shape, R]` rows drawn uniformly, with replacement, and `[*shape]` their numbers.
+
+    The last `holdout` rows of the order are never drawn.
+    """
+    number = len(dataset.order) - holdout
+    if number < 1:
+        raise ValueError(f"a holdout of {holdout} leaves nothing of {len(dataset.order)} rows.")
+    places = dataset.order[jax.random.randint(key, shape, 0, number)]
+    return dataset.rows[places], places
+
+
+def held_out(dataset: Dataset, holdout: int) -> Array:
+    """Returns `[holdout, R]` the rows that `sample_dataset` never draws."""
+    return dataset.rows[dataset.order[len(dataset.order) - holdout :]]
+
+
+def bootstrap_mask(salt: Array, numbers: Array, members: Array, *, probability: float) -> Array:
+    """Returns `[...]` 1 where a member may learn from a row, else 0; the same whenever it is asked.
+
+    A hash of the row's number and the member decides, so that a permanent mask over any number of
+    rows takes no memory.
+
+    Args:
+      salt: `[]` uint32 of the run.
+      numbers: `[...]` of the rows.
+      members: `[...]` of the ensemble.
+      probability: that a member learns from a row.
+    """
+    chex.assert_equal_shape([numbers, members])
+    of_member = _scramble(members.astype(jnp.uint32) + salt)
+    word = _scramble(numbers.astype(jnp.uint32) ^ of_member)
+    return (word.astype(jnp.float32) * 2.0**-32 < probability).astype(jnp.float32)
+
+
+def _scramble(words: Array) -> Array:
+    """Returns uint32 words with every bit a mixture of all (multiply, shift, exclusive or)."""
+    for factor, shift in ((0x7FEB352D, 16), (0x846CA68B, 15)):
+        words = (words ^ (words >> 16)) * jnp.uint32(factor)
+        words = words ^ (words >> shift)
+    return words

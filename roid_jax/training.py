@@ -47,6 +47,25 @@ class Log:
     is_last: Array
 
 
+def make_pretrain(agent: Agent, *, length: int) -> Callable:
+    """Returns a compiled `(run_key, state, start, dataset) -> state, metrics` over `length` steps.
+
+    `start` is the number of the first step; the metrics are means over the chunk. The state is
+    given away: its buffers are used again.
+    """
+
+    def step(run_key: Key, dataset: Any, state: Any, t: Array) -> tuple[Any, dict[str, Array]]:
+        return agent.offline_update(jax.random.fold_in(run_key, t), t, state, dataset)
+
+    def chunk(run_key: Key, state: Any, start: Array, dataset: Any) -> tuple[Any, dict[str, Array]]:
+        state, metrics = jax.lax.scan(
+            lambda state, t: step(run_key, dataset, state, t), state, start + jnp.arange(length)
+        )
+        return state, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
+
+    return jax.jit(chunk, donate_argnums=1)
+
+
 def begin_online(
     key: Key, agent: Agent, state: Any, env: Environment, *, capacity: int, num_envs: int = 1
 ) -> Online:
@@ -72,17 +91,20 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
     def step(run_key: Key, dataset: Any, online: Online, t: Array) -> tuple[Online, Any]:
         key_act, key_memory, key_update = jax.random.split(jax.random.fold_in(run_key, t), 3)
         act = agent.act if learn or agent.warmup_act is None else agent.warmup_act
-        action, memory = act(key_act, online.agent, online.memory, online.env.obs, explore=True)
+        action, memory, metrics = act(
+            key_act, online.agent, online.memory, online.env.obs, explore=True
+        )
         env_state = env.step(online.env, action)
         online = online.replace(
             env=env_state,
             memory=_begin_again(key_memory, agent, memory, env_state.is_last),
             replay=memory_of.add(online.replay, _row(env, online.env.obs, action, env_state)),
         )
-        metrics = {}
         if learn:
-            state, metrics = agent.online_update(key_update, online.agent, online.replay, dataset)
-            online = online.replace(agent=state)
+            state, learned = agent.online_update(
+                key_update, t, online.agent, online.replay, dataset
+            )
+            online, metrics = online.replace(agent=state), {**metrics, **learned}
         return online, (metrics, env_state.episode_return, env_state.is_last)
 
     def chunk(run_key: Key, online: Online, start: Array, dataset: Any) -> tuple[Online, Log]:

@@ -131,3 +131,31 @@ def test_a_download_that_cannot_begin_gets_one_clear_line(tmp_path, environment,
     done = call("download", "d4rl:hopper-medium-v2", **chosen)
     assert done.returncode != 0 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and expected in done.stderr
+
+
+def test_the_embedded_set_is_described_without_a_network_or_a_warning(tmp_path):
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = call("describe", "embedded:hopper-medium", "--json", **home)
+    assert done.returncode == 0 and done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["task"] == "hopper" and found["rows"] > 40_000 and found["cut_off"] == 0
+    assert abs(found["score"]["mean"] - 44.3) < 5.0  # D4RL's medium level
+
+
+def test_what_is_imported_is_listed_and_described_as_the_file_was(tmp_path):
+    path = record(tmp_path / "hopper.hdf5", "hopper", "d4rl")
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home["MINARI_DATASETS_PATH"] = str(tmp_path / "minari")
+    done = call("import", f"hdf5:{path}", "--to=mine/hopper-v0", **home)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "minari:mine/hopper-v0" in done.stdout
+    assert "minari:mine/hopper-v0" in call("list", **home).stdout
+    described = [
+        json.loads(call("describe", name, "--json", **home).stdout)
+        for name in (f"hdf5:{path}", "minari:mine/hopper-v0")
+    ]
+    assert described[0] == described[1]
+    again = call("import", f"hdf5:{path}", "--to=mine/hopper-v0", **home)
+    assert again.returncode != 0 and "there is a dataset 'mine/hopper-v0' already" in again.stderr
+    verified = call("verify", "minari:mine/hopper-v0", **home)
+    assert verified.returncode != 0 and "no simulator states" in verified.stderr

@@ -1,3 +1,5 @@
+import fnmatch
+import json
 import pathlib
 import re
 import subprocess
@@ -24,7 +26,6 @@ def declared():
         "{'base': kw['install_requires'], **kw['extras_require']}))\n"
         "runpy.run_path('setup.py')\n"
     )
-    import json
 
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
@@ -60,3 +61,14 @@ def test_the_extras_are_there(requirements):
 def test_the_lock_names_no_index():
     assert "--index-url" not in LOCK.split("#    pip-compile")[0]
     assert not re.search(r"^--(extra-)?index-url|^--find-links", LOCK, flags=re.MULTILINE)
+
+
+def test_the_embedded_dataset_is_packed_and_small():
+    script = (ROOT / "setup.py").read_text(encoding="utf-8")
+    pattern = re.search(r'package_data=\{"roid_jax": \["(.+?)"\]\}', script)[1]
+    package = ROOT / "roid_jax"
+    files = [path for path in (package / "data" / "embedded").rglob("*") if path.is_file()]
+    assert len(files) == 2
+    for path in files:
+        assert fnmatch.fnmatch(str(path.relative_to(package)), pattern)
+    assert sum(path.stat().st_size for path in files) <= 5_000_000

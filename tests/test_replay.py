@@ -41,7 +41,7 @@ def test_the_newest_rows_lie_over_the_oldest():
 
 def test_only_filled_rows_are_sampled_and_all_of_them_alike():
     memory = replay.add(replay.init(LAYOUT, 100), LAYOUT.pack(transitions(1, 4)))
-    drawn = LAYOUT.unpack(replay.sample(jax.random.key(0), memory, 4000)).obs[:, 0]
+    drawn = LAYOUT.unpack(replay.sample(jax.random.key(0), memory, 4000)[0]).obs[:, 0]
     counts = np.bincount(np.asarray(drawn, int), minlength=5)
     assert counts[0] == 0
     # Each of four rows has probability 1/4: 1000 +- 4 standard deviations of 27.
@@ -58,7 +58,7 @@ def steps_per_second(capacity, steps=2000):
     def run(memory):
         def step(memory, t):
             memory = replay.add(memory, jnp.full((1, LAYOUT.width), 1.0))
-            return memory, replay.sample(jax.random.fold_in(jax.random.key(0), t), memory, 16)
+            return memory, replay.sample(jax.random.fold_in(jax.random.key(0), t), memory, 16)[0]
 
         memory, rows = jax.lax.scan(step, memory, jnp.arange(steps))
         return memory, rows.sum()

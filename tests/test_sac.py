@@ -24,7 +24,7 @@ def learn(name, steps=600):
     env = probes.make(name)
     agent = sac.sac(CONFIG, env.spec)
     key_init, key_begin, key_run = jax.random.split(jax.random.key(0), 3)
-    state = jax.jit(agent.init)(key_init)
+    state = jax.jit(agent.init)(key_init, None)
     online = training.begin_online(key_begin, agent, state, env, capacity=steps)
     warm_up = training.make_online(agent, env, length=CONFIG.warmup_steps, learn=False)
     online, _ = warm_up(key_run, online, 0, None)
@@ -41,7 +41,7 @@ def values(state, obs, action):
 def test_the_policy_finds_the_best_action_of_a_probe(name):
     agent, state = learn(name, steps=1500)
     obs = jnp.array([[0.0]]) if name == "action" else jnp.array([[-1.0], [1.0]])
-    action, _ = agent.act(jax.random.key(1), state, (), obs, explore=False)
+    action, _, _ = agent.act(jax.random.key(1), state, (), obs, explore=False)
     best = probes.PROBES[name].best_action(obs)
     np.testing.assert_allclose(action, best, atol=0.15)
 
@@ -74,7 +74,7 @@ def test_a_reward_a_step_away_is_discounted_once_beside_the_entropys_worth():
 def fixed_state():
     env = probes.make("both")
     agent = sac.sac(CONFIG, env.spec)
-    return agent.init(jax.random.key(3))
+    return agent.init(jax.random.key(3), None)
 
 
 def test_the_critic_loss_is_the_squared_error_to_the_soft_minimum():

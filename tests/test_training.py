@@ -16,14 +16,14 @@ def counting_agent(action_dim=1):
 
     def act(key, state, memory, obs, *, explore):
         action = jax.random.uniform(key, (len(obs), action_dim), minval=-1.0)
-        return action, memory + 1
+        return action, memory + 1, {}
 
-    def online_update(key, state, memory, dataset):
+    def online_update(key, step, state, memory, dataset):
         noise = jax.random.uniform(key)
         return state + noise, {"noise": noise, "seen": memory.count}
 
     return base.Agent(
-        init=lambda key: jnp.zeros(()),
+        init=lambda key, dataset: jnp.zeros(()),
         act=act,
         online_update=online_update,
         begin_episode=lambda key: jnp.zeros((), jnp.int32),
@@ -32,7 +32,7 @@ def counting_agent(action_dim=1):
 
 
 def begin(agent, env, num_envs=1, capacity=64):
-    state = agent.init(jax.random.key(0))
+    state = agent.init(jax.random.key(0), None)
     return training.begin_online(
         jax.random.key(1), agent, state, env, capacity=capacity, num_envs=num_envs
     )

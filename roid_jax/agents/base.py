@@ -17,13 +17,14 @@ from roid_jax.types import Array, Key
 class Agent(NamedTuple):
     """An algorithm as pure functions; `B` is the number of environments it acts in at once.
 
-    `warmup_act` acts in the first `warmup_steps` online steps, in which nothing is learned.
+    `step` counts the updates offline and the environment steps online. `warmup_act` acts in the
+    first `warmup_steps` online steps, in which nothing is learned. Metrics are numbers by name.
     """
 
-    init: Callable  # (key) -> state
-    act: Callable  # (key, state, memory, [B, O] obs, *, explore) -> [B, U] action, memory
-    online_update: Callable  # (key, state, replay, dataset) -> state, metrics
-    offline_update: Callable | None = None  # (key, state, dataset) -> state, metrics
+    init: Callable  # (key, dataset) -> state
+    act: Callable  # (key, state, memory, [B, O] obs, *, explore) -> [B, U] action, memory, metrics
+    online_update: Callable  # (key, step, state, replay, dataset) -> state, metrics
+    offline_update: Callable | None = None  # (key, step, state, dataset) -> state, metrics
     handover: Callable = lambda key, state, dataset: state  # once, between offline and online
     begin_episode: Callable = lambda key: ()  # what act remembers within an episode
     warmup_steps: int = 0
@@ -55,6 +56,6 @@ def random_act(action_dim: int) -> Callable:
     def act(key: Key, state: Any, memory: Any, obs: Array, *, explore: bool):
         del state, explore
         shape = (*obs.shape[:-1], action_dim)
-        return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), memory
+        return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), memory, {}
 
     return act

@@ -34,10 +34,7 @@ class SacConfig:
     warmup_steps: int = 1000  # with random actions
 
     def __post_init__(self):
-        is_right = isinstance(self.hidden, tuple) and self.hidden
-        cfg.check(is_right, "hidden", "one or more layer sizes", self.hidden)
-        for size in self.hidden:
-            cfg.check(isinstance(size, int) and size > 0, "hidden", "sizes above 0", self.hidden)
+        cfg.check_layers("hidden", self.hidden)
         cfg.check_number(self, "learning_rate", "polyak", "initial_temperature", above=0)
         cfg.check_number(self, "entropy_per_dimension")
         cfg.check_between("discount", self.discount, 0, 1)
@@ -88,7 +85,8 @@ def sac(config: SacConfig, spec: Spec) -> base.Agent:
     )
 
 
-def _init(parts: Parts, key: Key) -> SacState:
+def _init(parts: Parts, key: Key, dataset: Any) -> SacState:
+    del dataset
     key_actor, key_critics = jax.random.split(key)
     obs, action = jnp.zeros(parts.spec.obs_dim), jnp.zeros(parts.spec.action_dim)
     number = parts.config.num_critics
@@ -104,15 +102,17 @@ def _init(parts: Parts, key: Key) -> SacState:
 
 def _act(parts: Parts, key: Key, state: SacState, memory: Any, obs: Array, *, explore: bool):
     policy = parts.actor.apply(state.actor.params, obs)
-    return policy.sample(seed=key) if explore else networks.mode(policy), memory
+    return policy.sample(seed=key) if explore else networks.mode(policy), memory, {}
 
 
-def _online_update(parts: Parts, key: Key, state: SacState, memory: replay.Replay, dataset: Any):
-    del dataset
+def _online_update(
+    parts: Parts, key: Key, step: Array, state: SacState, memory: replay.Replay, dataset: Any
+) -> tuple[SacState, dict[str, Array]]:
+    del step, dataset
     config, optimiser = parts.config, parts.optimiser
     layout = replay.Layout(parts.spec.obs_dim, parts.spec.action_dim)
     key_batch, key_target, key_actor = jax.random.split(key, 3)
-    batch = layout.unpack(replay.sample(key_batch, memory, config.batch_size))
+    batch = layout.unpack(replay.sample(key_batch, memory, config.batch_size)[0])
 
     def value_loss(params: Any) -> Array:
         return critic_loss(key_target, params, state, batch, parts)
