@@ -37,7 +37,7 @@ class Online:
 class Log:
     """What a chunk of T steps of B environments reports.
 
-    metrics: mean over the chunk of each number that the agent reports.
+    metrics: `[T]` each number that the agent reports, step by step.
     episode_return: `[T, B]` return of the episode, up to and with each step.
     is_last: `[T, B]` whether the step ended its episode.
     """
@@ -50,18 +50,17 @@ class Log:
 def make_pretrain(agent: Agent, *, length: int) -> Callable:
     """Returns a compiled `(run_key, state, start, dataset) -> state, metrics` over `length` steps.
 
-    `start` is the number of the first step; the metrics are means over the chunk. The state is
-    given away: its buffers are used again.
+    `start` is the number of the first step; each of the metrics is `[T]`, step by step. The state
+    is given away: its buffers are used again.
     """
 
     def step(run_key: Key, dataset: Any, state: Any, t: Array) -> tuple[Any, dict[str, Array]]:
         return agent.offline_update(jax.random.fold_in(run_key, t), t, state, dataset)
 
     def chunk(run_key: Key, state: Any, start: Array, dataset: Any) -> tuple[Any, dict[str, Array]]:
-        state, metrics = jax.lax.scan(
+        return jax.lax.scan(
             lambda state, t: step(run_key, dataset, state, t), state, start + jnp.arange(length)
         )
-        return state, jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
 
     return jax.jit(chunk, donate_argnums=1)
 
@@ -112,8 +111,7 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
         online, (metrics, episode_return, is_last) = jax.lax.scan(
             lambda online, t: step(run_key, dataset, online, t), online, steps
         )
-        means = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
-        return online, Log(metrics=means, episode_return=episode_return, is_last=is_last)
+        return online, Log(metrics=metrics, episode_return=episode_return, is_last=is_last)
 
     return jax.jit(chunk, donate_argnums=1)
 

@@ -126,7 +126,10 @@ def init(parts: Parts, key: Key, dataset: replay.Dataset) -> EnsembleState:
 
 def normalise(parts: Parts, state: Any, obs: Array) -> Array:
     """Returns the observations as the networks see them."""
-    return (obs - state.mean) / state.scale if parts.config.normalise_states else obs
+    if not parts.config.normalise_states:
+        return obs
+    mean, scale = (jnp.broadcast_to(x, obs.shape) for x in (state.mean, state.scale))
+    return (obs - mean) / scale
 
 
 def unpack(parts: Parts, state: Any, rows: Array) -> Transitions:
