@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
 import ml_collections
@@ -19,7 +19,7 @@ def define_config(default: Any) -> None:
     try:
         config_flags.DEFINE_config_dict("config", tree, "Any of these fields, by its path.")
     except (AttributeError, KeyError):  # raised here, at definition, for a path that is not there
-        _fail(_unknown_field(default))
+        fail(_unknown_field(default))
     lines = (f"--config.{path}={value}" for path, value in paths.items())
     flags.FLAGS["config"].default_as_str = "\n".join(lines)
 
@@ -35,7 +35,21 @@ def border() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        _fail(str(error))
+        fail(str(error))
+
+
+def peek(flag: str, default: str, choices: Collection[str]) -> str:
+    """Returns what the command line gives a flag, before flags are parsed; the parser complains.
+
+    For a flag that decides which other flags there are.
+    """
+    words = sys.argv[1:]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, _, value = word.lstrip("-").partition("=")
+        if name == flag and word.startswith("-"):
+            given = value or following
+            return given if given in choices else default
+    return default
 
 
 def run(
@@ -56,11 +70,11 @@ def run(
         try:
             rest = flags.FLAGS(argv, known_only=False)
         except flags.Error as error:
-            _fail(str(error))
+            fail(str(error))
         words = rest[1:]
         if len(words) > len(arguments):
             extra = words[len(arguments)]
-            _fail(f"unexpected argument {extra!r}; every option is a flag, see --help.")
+            fail(f"unexpected argument {extra!r}; every option is a flag, see --help.")
         return rest
 
     def guarded(argv: list[str]) -> None:
@@ -69,7 +83,7 @@ def run(
         try:
             main(*argv[1:])
         except KeyboardInterrupt:
-            _fail("interrupted; files already written are whole.", code=130)
+            fail("interrupted; files already written are whole.", code=130)
 
     define_flags()
     app.run(guarded, flags_parser=_with_help(parse))
@@ -100,7 +114,7 @@ def _unknown_field(default: Any) -> str:
     return "unknown configuration field; --help lists them."
 
 
-def _fail(message: str, *, code: int = 2) -> NoReturn:
+def fail(message: str, *, code: int = 2) -> NoReturn:
     """Prints one line to standard error and ends the process."""
     line = " ".join(message.split())
     print(f"error: {line}", file=sys.stderr)

@@ -64,6 +64,11 @@ class Checkpoints:
         return jax.tree.map(_with_type, found["state"], like)
 
 
+def without_key_types(tree: Any) -> Any:
+    """Returns a pytree whose random keys are plain numbers."""
+    return jax.tree.map(_without_type, tree)
+
+
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 

@@ -1,0 +1,127 @@
+"""Budgets and settings of a training: the paper's, one for two CPU cores, a demo, and a smoke test.
+
+A profile says how long and how large; the task says what the paper tuned for it.
+"""
+
+import dataclasses
+from typing import Any
+
+from roid_jax import config as cfg
+from roid_jax.agents import named
+from roid_jax.agents.ensemble import EnsembleConfig
+from roid_jax.agents.roid_learner import RoidConfig
+from roid_jax.data import published
+
+PROFILES = ("paper", "cpu", "demo", "smoke")
+TASKS = tuple(entry.name for entry in published.entries())
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """One run: offline, then online, evaluated on the way."""
+
+    offline_steps: int = 500_000
+    online_steps: int = 1_000_000
+    eval_interval: int = 5000  # steps, of either phase
+    eval_episodes: int = 10
+    chunk: int = 500  # steps in one compiled call; it changes no number
+    replay_capacity: int = 1_000_000
+    physics: str = "d4rl"
+    agent: Any = dataclasses.field(default=RoidConfig())
+
+    def __post_init__(self):
+        cfg.check_whole(self, "offline_steps", "online_steps", least=0, most=100_000_000)
+        cfg.check_whole(self, "eval_interval", "chunk", "replay_capacity", most=100_000_000)
+        cfg.check_whole(self, "eval_episodes", most=1000)
+        cfg.check_one_of("physics", self.physics, ("d4rl", "stock"))
+        total = self.offline_steps + self.online_steps
+        cfg.check(total > 0, "offline_steps and online_steps", "above 0 together", total)
+
+
+# What the paper tuned (its Table of per-environment settings); the rest is shared.
+_PAPER = {
+    "hopper": {},
+    "walker2d": {},
+    "halfcheetah": {"selector.q_max": 1e3, "offline_fraction": 0.5},
+    "halfcheetah-medium-replay-v2": {"selector.eta": 0.5},
+}
+
+# Where steps are few the policy must survive the handover: cloning fades out instead of stopping.
+_GENTLE = {"offline_fraction": 0.5, "bc_anneal_steps": 20_000}
+
+
+def find(agent: str, task: str, profile: str) -> TrainConfig:
+    """Returns the configuration of an agent on a task, in a profile."""
+    cfg.check_one_of("profile", profile, PROFILES)
+    settings = named.find(agent)
+    if agent == "roid":
+        tuned = _PAPER.get(task.split("-")[0], {}) | _PAPER.get(task, {})
+        settings = cfg.override(settings, tuned)
+    return _PROFILES[profile](settings)
+
+
+def _paper(settings: Any) -> TrainConfig:
+    return TrainConfig(agent=settings)
+
+
+def _cpu(settings: Any) -> TrainConfig:
+    """At most about 40 minutes a seed on two cores."""
+    changes = {"updates": 1, "warmup_steps": 1000, **_GENTLE}
+    if isinstance(settings, RoidConfig):
+        settings = cfg.override(settings, changes)
+    return TrainConfig(
+        offline_steps=50_000,
+        online_steps=50_000,
+        eval_interval=2500,
+        replay_capacity=50_000,
+        agent=settings,
+    )
+
+
+def _demo(settings: Any) -> TrainConfig:
+    """Some minutes on two cores: smaller networks, fewer of them."""
+    small = {"hidden": (128, 128), "batch_size": 128, "holdout": 2000}
+    if isinstance(settings, RoidConfig):
+        changes = {f"offline.{name}": value for name, value in small.items()}
+        changes |= {"offline.num_members": 3, "updates": 1, "warmup_steps": 1000, **_GENTLE}
+        settings = cfg.override(settings, changes)
+    elif isinstance(settings, EnsembleConfig):
+        settings = cfg.override(settings, small)
+    return TrainConfig(
+        offline_steps=20_000,
+        online_steps=30_000,
+        eval_interval=2500,
+        replay_capacity=30_000,
+        agent=settings,
+    )
+
+
+def _smoke(settings: Any) -> TrainConfig:
+    """Seconds, for tests."""
+    tiny = {"hidden": (16,), "batch_size": 8, "holdout": 50}
+    if isinstance(settings, RoidConfig):
+        changes = {f"offline.{name}": value for name, value in tiny.items()}
+        changes |= {
+            "offline.num_members": 2,
+            "selector.candidates": 4,
+            "selector.wide_candidates": 8,
+            "updates": 2,
+            "warmup_steps": 25,
+            "offline_fraction": 0.5,
+            "bc_anneal_steps": 100,
+        }
+        settings = cfg.override(settings, changes)
+    elif isinstance(settings, EnsembleConfig):
+        settings = cfg.override(settings, tiny)
+    return TrainConfig(
+        offline_steps=100,
+        online_steps=100,
+        eval_interval=50,
+        eval_episodes=2,
+        chunk=25,
+        replay_capacity=100,
+        agent=settings,
+    )
+
+
+_PROFILES = {"paper": _paper, "cpu": _cpu, "demo": _demo, "smoke": _smoke}

@@ -1,0 +1,115 @@
+"""What a training brought: its summary, with a digest of every number; a table; a curve."""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.driver import Problem, Progress
+from roid_jax import checkpoint, results
+from roid_jax.report import figures, tables
+
+_TIMES = ("seconds",)  # fields of a row that differ from run to run
+
+
+class Finished(NamedTuple):
+    """A run at its end: its rows, and the numbers that sum it up."""
+
+    rows: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def finish(problem: Problem, progress: Progress) -> Finished:
+    """Returns what a finished run brought."""
+    online = [row["score"] for row in progress.rows if row["phase"] == "online"]
+    offline = [row["score"] for row in progress.rows if row["phase"] == "offline"]
+    trained = online[1:]
+    summary = {
+        "agent": problem.agent_name,
+        "env": problem.env_name,
+        "dataset": problem.dataset_name,
+        "seed": problem.seed,
+        "offline_score": online[0] if online else offline[-1],
+        "online_last": trained[-1] if trained else None,
+        "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
+        "online_best": max(trained, default=None),
+        "seconds": round(sum(row["seconds"] for row in progress.rows), 1),
+        **{f"{phase}_steps_per_second": _speed(progress.rows, phase) for phase in _PHASES},
+        "digest": digest(progress),
+        "versions": results.versions(),
+    }
+    return Finished(rows=progress.rows, summary=summary)
+
+
+_PHASES = ("offline", "online")
+
+
+def digest(progress: Progress) -> str:
+    """Returns a sha256 over everything that the run ended with and its rows without their times."""
+    sums = hashlib.sha256()
+    for leaf in jax.tree.leaves(checkpoint.without_key_types(progress.state)):
+        array = np.asarray(leaf)
+        sums.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    for row in progress.rows:
+        kept = {name: value for name, value in row.items() if name not in _TIMES}
+        sums.update(json.dumps(kept, sort_keys=True).encode())
+    return sums.hexdigest()
+
+
+def _speed(rows: Sequence[dict[str, Any]], phase: str) -> float | None:
+    """Returns the steps a second of a phase, its evaluations left out and compilation kept in."""
+    steps = max((row["step"] for row in rows if row["phase"] == phase), default=0)
+    seconds = sum(row["seconds"] for row in rows if row["phase"] == phase)
+    return round(steps / seconds, 2) if seconds else None
+
+
+def write_summary(path: pathlib.Path, finished: Finished) -> None:
+    """Writes the summary as JSON."""
+    results.write_bytes(path, f"{json.dumps(finished.summary, indent=2)}\n".encode())
+
+
+def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:
+    """Returns a line for each seed, and one for their mean."""
+    names = ("offline_score", "online_last", "online_mean_of_last_10", "online_best")
+    body = []
+    for one in finished:
+        cells = (tables.number(one.summary[name], places=2) for name in names)
+        body.append((str(one.summary["seed"]), *cells, f"{one.summary['seconds'] / 60:.1f}"))
+    if len(finished) > 1:
+        columns = [[one.summary[name] for one in finished] for name in names]
+        means = ("" if None in column else f"{np.mean(column):.1f}" for column in columns)
+        body += [(), ("mean", *means, "")]
+    config = problem.config
+    notes = (
+        f"{config.offline_steps:,} offline and {config.online_steps:,} online steps on "
+        f"{problem.dataset_name}; {config.eval_episodes} episodes an evaluation.",
+    )
+    title = f"{problem.agent_name} on {problem.env_name}: score"
+    heads = ("seed", "offline", "online, last", "mean of last 10", "best", "minutes")
+    return tables.Table(title, heads, tuple(body), notes)
+
+
+def make_figure(finished: Sequence[Finished]) -> bytes:
+    """Returns the learning curve: the score over online steps, the offline score marked."""
+    lines = []
+    for one in finished:
+        rows = [row for row in one.rows if row["phase"] == "online"] or one.rows
+        steps, scores = (np.array([row[name] for row in rows]) for name in ("step", "score"))
+        lines.append(figures.Line(f"seed {one.summary['seed']}", steps, scores))
+    offline = float(np.mean([one.summary["offline_score"] for one in finished]))
+    last = max(float(line.x[-1]) for line in lines)
+    lines.append(
+        figures.Line("offline", np.array([0.0, last]), np.array([offline] * 2), style="--")
+    )
+    first = finished[0].summary
+    panel = figures.Panel(
+        title=f"{first['agent']} on {first['env']}",
+        x_label="online steps",
+        y_label="score",
+        lines=lines,
+    )
+    return figures.draw([panel], columns=1, title="", width=6.0)
