@@ -44,7 +44,7 @@ def peek(flag: str, default: str, choices: Collection[str]) -> str:
     For a flag that decides which other flags there are.
     """
     words = sys.argv[1:]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, _, value = word.lstrip("-").partition("=")
         if name == flag and word.startswith("-"):
             given = value or following

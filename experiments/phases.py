@@ -20,7 +20,8 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
     total = getattr(problem.config, f"{progress.phase}_steps")
     evaluate = make_evaluate(problem)
     advance = _make_advance(problem, progress.phase)
-    if progress.phase == "online" and progress.step == 0:
+    is_new = not any(row["phase"] == "online" for row in progress.rows)
+    if progress.phase == "online" and is_new:
         progress = progress._replace(rows=[*progress.rows, evaluate(progress, {}, 0.0)])
         yield progress
     while progress.step < total:

@@ -26,6 +26,7 @@ class Checkpoints:
                 max_to_keep=keep,
                 cleanup_tmp_directories=True,  # what a killed run left half written
                 enable_async_checkpointing=True,
+                save_root_metadata=False,  # its own thread may outlive a run that ends at once
             ),
         )
 

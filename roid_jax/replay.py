@@ -116,11 +116,15 @@ def sample_dataset(
 
     The last `holdout` rows of the order are never drawn.
     """
-    number = len(dataset.order) - holdout
-    if number < 1:
-        raise ValueError(f"a holdout of {holdout} leaves nothing of {len(dataset.order)} rows.")
-    places = dataset.order[jax.random.randint(key, shape, 0, number)]
+    check_holdout(dataset, holdout)
+    places = dataset.order[jax.random.randint(key, shape, 0, len(dataset.order) - holdout)]
     return dataset.rows[places], places
+
+
+def check_holdout(dataset: Dataset, holdout: int) -> None:
+    """Raises a ValueError of one line where nothing would be left to learn from."""
+    if holdout >= len(dataset.order):
+        raise ValueError(f"a holdout of {holdout} leaves nothing of {len(dataset.order)} rows.")
 
 
 def held_out(dataset: Dataset, holdout: int) -> Array:

@@ -103,6 +103,7 @@ def make_parts(config: EnsembleConfig, spec: Spec) -> Parts:
 def init(parts: Parts, key: Key, dataset: replay.Dataset) -> EnsembleState:
     """Returns members that learned nothing yet."""
     config, layout = parts.config, parts.layout
+    replay.check_holdout(dataset, config.holdout)
     key_actors, key_critics, key_salt = jax.random.split(key, 3)
     obs, action = jnp.zeros(layout.obs_dim), jnp.zeros(layout.action_dim)
     actors = networks.init_members(key_actors, parts.actor, config.num_members, obs)

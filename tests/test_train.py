@@ -1,0 +1,202 @@
+"""`experiments.train` as a user meets it, at tiny size."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments import cli, profiles
+from roid_jax.agents import named
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def command(*flags):
+    return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
+
+
+def environment(home):
+    return os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "COLUMNS": "100",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+    }
+
+
+def call(home, *flags):
+    return subprocess.run(
+        command(*flags),
+        cwd=ROOT,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("train")
+    done = call(home, f"--workdir={home / 'whole'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "roid on hopper: score" in done.stdout
+    return home
+
+
+def summary(workdir, seed=0):
+    return json.loads((workdir / f"seed_{seed}" / "summary.json").read_text())
+
+
+def rows(workdir):
+    lines = (workdir / "seed_0" / "results.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_there_is_a_row_for_every_evaluation_with_what_to_watch(home):
+    found = [(row["phase"], row["step"]) for row in rows(home / "whole")]
+    assert found == [
+        ("offline", 50),
+        ("offline", 100),
+        ("online", 0),
+        ("online", 50),
+        ("online", 100),
+    ]
+    last = rows(home / "whole")[-1]
+    watched = {
+        "seed",
+        "score",
+        "returns",
+        "td_loss",
+        "spread",
+        "clip_rate",
+        "off_anchor",
+        "regret",
+        "information",
+        "residual_information",
+    }
+    assert watched <= set(last) and len(last["returns"]) == 2
+
+
+def test_the_summary_says_how_it_went(home):
+    found = summary(home / "whole")
+    scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
+    assert found["offline_score"] == scores[0] and found["online_last"] == scores[-1]
+    assert found["online_best"] == max(scores[1:])
+    assert found["versions"]["mujoco"] and len(found["digest"]) == 64
+    assert (home / "whole" / "learning_curve.png").stat().st_size > 5000
+    config = json.loads((home / "whole" / "seed_0" / "config.json").read_text())
+    assert config["config"]["agent"]["offline"]["num_members"] == 2
+
+
+def test_a_finished_run_is_not_run_again(home):
+    before = summary(home / "whole")
+    done = call(home, f"--workdir={home / 'whole'}")
+    assert done.returncode == 0
+    assert {**summary(home / "whole"), "versions": 0} == {**before, "versions": 0}
+
+
+def test_a_run_killed_again_and_again_ends_as_one_that_was_left_alone(home, tmp_path):
+    checkpoints = tmp_path / "killed" / "seed_0" / "checkpoints"
+    for name in ("50", "101", "151"):  # offline, at the handover, online
+        run = subprocess.Popen(
+            command(f"--workdir={tmp_path / 'killed'}"),
+            cwd=ROOT,
+            env=environment(home),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 300
+        while not any(checkpoints.glob(f"{name}*")) and run.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        run.send_signal(signal.SIGKILL)  # the checkpoint is being written, or just was
+        run.wait()
+    assert call(home, f"--workdir={tmp_path / 'killed'}").returncode == 0
+    assert summary(tmp_path / "killed")["digest"] == summary(home / "whole")["digest"]
+
+
+def test_the_length_of_a_chunk_changes_no_number(home, tmp_path):
+    assert call(home, f"--workdir={tmp_path}", "--config.chunk=10").returncode == 0
+    assert summary(tmp_path)["digest"] == summary(home / "whole")["digest"]
+
+
+def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
+    flags = f"--workdir={tmp_path}", f"--from_checkpoint={home / 'whole'}", "--selector=thompson"
+    done = call(home, *flags)
+    assert done.returncode == 0, done.stderr
+    same, other = rows(home / "whole"), rows(tmp_path)
+    keep = lambda row: {key: value for key, value in row.items() if key != "seconds"}  # noqa: E731
+    assert [keep(row) for row in same[:3]] == [keep(row) for row in other[:3]]
+    assert same[-1]["regret"] != other[-1]["regret"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--agent=best",), "--agent=best: value should be one of"),
+        (("--task=ant-medium-v2",), "--task=ant-medium-v2: value should be one of"),
+        (("--dataset=hopper",), "unknown dataset 'hopper'; use one of"),
+        (("--task=walker2d-medium-v2",), "'d4rl:walker2d-medium-v2' is not here; fetch it"),
+        (("--env=walker2d",), "has 11 observations and 3 actions, but 'walker2d' has 17 and 6"),
+        (("--env=mars",), "unknown environment 'mars'"),
+        (("--selector=best",), "--selector=best: value should be one of"),
+        (("--agent=td3bc", "--selector=ids"), "unknown field 'agent.selector.name'"),
+        (("--config.agent.updates=0",), "updates must be a whole number from 1"),
+        (("--config.agent.selector.eta=-1",), "eta must be a finite number at least 0"),
+        (("--config.offline_stps=1",), "did you mean 'offline_steps'"),
+        (("--config.agent.offline.holdout=100000",), "a holdout of 100000 leaves nothing"),
+        (("--from_checkpoint=/nowhere",), "there is no offline phase of seed 0 in '/nowhere'"),
+        (
+            ("--workdir={whole}", "--seed=0", "--config.agent.updates=3"),
+            "the checkpoint was made with agent.updates = 2, not 3",
+        ),
+        (("--workdir={whole}", "--noresume"), "there is a run in this workdir"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(home, tmp_path, flags, expected):
+    chosen = [flag.format(whole=home / "whole") for flag in flags]
+    if not any(flag.startswith("--workdir") for flag in chosen):
+        chosen.append(f"--workdir={tmp_path}")
+    done = call(home, *chosen)
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize("agent", sorted(named.AGENTS))
+@pytest.mark.parametrize("profile", profiles.PROFILES)
+@pytest.mark.parametrize("task", ["hopper-medium-v2", "halfcheetah-medium-replay-v2"])
+def test_every_profile_of_every_agent_is_a_configuration(agent, profile, task):
+    config = profiles.find(agent, task, profile)
+    assert config.replay_capacity >= config.online_steps
+
+
+def test_the_paper_profile_has_the_papers_settings_for_each_task():
+    hopper = profiles.find("roid", "hopper-medium-v2", "paper")
+    assert (hopper.offline_steps, hopper.online_steps) == (500_000, 1_000_000)
+    assert hopper.agent.selector.eta == 0.05 and hopper.agent.selector.q_max == 1e4
+    assert hopper.agent.offline_fraction == 0.0 and hopper.agent.bc_anneal_steps == 0
+    assert hopper.agent.warmup_steps == 25_000 and hopper.agent.updates == 5
+    cheetah = profiles.find("roid", "halfcheetah-medium-replay-v2", "paper").agent
+    assert cheetah.selector.eta == 0.5 and cheetah.selector.q_max == 1e3
+    assert cheetah.offline_fraction == 0.5
+    assert profiles.find("roid", "halfcheetah-medium-v2", "paper").agent.selector.eta == 0.05
+
+
+def test_the_agent_is_known_before_flags_are_parsed(monkeypatch):
+    for words, expected in (
+        (["--agent=td3bc"], "td3bc"),
+        (["--agent", "td3bc"], "td3bc"),
+        (["--agent=nobody"], "roid"),
+        ([], "roid"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["train", *words])
+        assert cli.peek("agent", "roid", named.AGENTS) == expected
