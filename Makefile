@@ -48,6 +48,7 @@ lock: setup
 EMBEDDED := roid_jax/data/embedded/hopper-medium
 
 embedded: setup
+	@rm -rf runs/embedded
 	@MINARI_DATASETS_PATH=runs/embedded/minari $(BIN)/python -m experiments.collect \
 	  --task=hopper --sets=medium --config.rows=45000 --workdir=runs/embedded/training
 	@rm -rf $(EMBEDDED) && mkdir -p $(dir $(EMBEDDED))

@@ -36,7 +36,9 @@ GYMNASIUM_IDS = {
 def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("task", "hopper", list(tasks.TASKS), "Which task.")
-    flags.DEFINE_integer("steps", 2000, "Steps of each environment and round.", lower_bound=1)
+    flags.DEFINE_integer(
+        "steps", 2000, "Steps of a row and round; a batch makes at least 100 calls.", lower_bound=1
+    )
     flags.DEFINE_integer("rounds", 3, "How often each row is measured.", lower_bound=1)
     flags.DEFINE_integer("threads", 2, "Threads of our batches.", lower_bound=1)
     flags.DEFINE_integer("mjx_size", 256, "Environments of the MJX row.", lower_bound=1)
@@ -79,7 +81,7 @@ def measure(
         rates[mjx_way] = 0.0
     for _ in range(rounds):
         for name, (size, run) in ways.items():
-            count = max(1, steps // size) if size > 10 else steps
+            count = max(100, steps // size) if size > 10 else steps
             run(count)  # compiled and warm at this length
             start = time.perf_counter()
             run(count)

@@ -5,6 +5,7 @@
 Every call steps a whole batch. A bridge that hangs never ends; one that leaks grows.
 """
 
+import pathlib
 import resource
 import time
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from absl import flags
 from experiments import cli
 from roid_jax import results
 from roid_jax.envs import mujoco_c, tasks
-from roid_jax.report import progress, tables
+from roid_jax.report import tables
 
 
 class Soak(NamedTuple):
-    """What so many calls did; memory is the process's peak, in MB, after some calls and at last."""
+    """What so many calls did; memory is the process's own, in MB, after some calls and at last."""
 
     size: int
     calls: int
@@ -46,7 +47,7 @@ def main() -> None:
     found = []
     for size in flags.FLAGS.size:
         title = f"batch {size}"
-        with progress.track(title, flags.FLAGS.steps, console, unit="calls") as advance:
+        with cli.track(title, flags.FLAGS.steps, console, unit="calls") as advance:
             found.append(
                 soak(
                     flags.FLAGS.task,
@@ -85,7 +86,7 @@ def soak(
     while done < calls:
         state = jax.block_until_ready(run(state, done))
         done += chunk
-        before = before or peak_memory()  # after the first chunk, which compiles
+        before = before or memory()  # after the first chunk, which compiles
         report(chunk)
     return Soak(
         size=size,
@@ -93,13 +94,14 @@ def soak(
         episodes=int(state.episode.sum()),
         seconds=time.perf_counter() - started,
         memory_before=before,
-        memory_after=peak_memory(),
+        memory_after=memory(),
     )
 
 
-def peak_memory() -> float:
-    """Returns the most memory this process ever had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory() -> float:
+    """Returns the memory that this process has now, in MB."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 def make_table(found: list[Soak]) -> tables.Table:

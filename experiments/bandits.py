@@ -21,7 +21,7 @@ from experiments import bandit_report, bandit_rows, cli, suites
 from roid_jax import config as cfg
 from roid_jax import results
 from roid_jax.linear import biased_linear, hidden_mode, play
-from roid_jax.report import progress, tables
+from roid_jax.report import tables
 
 PROBLEMS = ("hidden_mode", "biased_linear")
 
@@ -65,7 +65,7 @@ def run(
     if jax.default_backend() != "cpu":
         at_once = len(seeds)
     methods = play.methods_for(part.etas)
-    with progress.track(problem, len(seeds), console, unit="seeds") as advance:
+    with cli.track(problem, len(seeds), console, unit="seeds") as advance:
         parts = []
         for regret in in_chunks(simulate, seeds, at_once, config=part, methods=methods):
             parts.append(regret)

@@ -30,8 +30,8 @@ class Problem(NamedTuple):
 
     def keys(self) -> dict[str, Key]:
         """Returns the keys of the run's parts."""
-        names = ("init", "begin", "train", "evaluate", "record", "random")
-        return dict(zip(names, jax.random.split(jax.random.key(self.seed), 6), strict=True))
+        names = ("init", "begin", "train", "evaluate", "record")
+        return dict(zip(names, jax.random.split(jax.random.key(self.seed), 6)[:5], strict=True))
 
     def identity(self) -> dict[str, Any]:
         """Returns what the training depends on, as plain data."""
@@ -39,10 +39,14 @@ class Problem(NamedTuple):
         kept = {name: value for name, value in fields.items() if name not in _FREE}
         return {"task": self.task, "physics": self.physics, "seed": self.seed, **kept}
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether the task has reference returns to normalise by."""
+        return self.task in evaluation.REFERENCE_RETURNS
+
     def score(self, returns: Array | np.ndarray) -> Array | np.ndarray:
         """Returns normalised scores where the task has them, else the returns themselves."""
-        is_known = self.task in evaluation.REFERENCE_RETURNS
-        return evaluation.normalised_score(self.task, returns) if is_known else returns
+        return evaluation.normalised_score(self.task, returns) if self.has_scores else returns
 
 
 class Progress(NamedTuple):
@@ -75,7 +79,9 @@ def begin(problem: Problem, checkpoints: checkpoint.Checkpoints) -> Progress:
         return Progress(0, start, [])
     notes = checkpoints.notes(latest)
     checkpoint.require_same(notes["identity"], problem.identity())
-    return Progress(latest, checkpoints.restore(latest, start), notes["rows"])
+    online = checkpoints.restore(latest, start)
+    online = online.replace(env=problem.env.resume(online.env))
+    return Progress(latest, online, notes["rows"])
 
 
 def train_until(

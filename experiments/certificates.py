@@ -21,7 +21,7 @@ from experiments import certificate_report, certificate_rows, cli, suites
 from roid_jax import config as cfg
 from roid_jax import results
 from roid_jax.linear import certificates, episodic, hidden_mode, play, separation
-from roid_jax.report import progress, tables
+from roid_jax.report import tables
 
 
 def define_flags() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
         workdir = results.open_workdir(flags.FLAGS.workdir)
     seeds = np.arange(flags.FLAGS.first_seed, flags.FLAGS.first_seed + config.problems)
     cells = []
-    with progress.track("episodic model", len(config.sizes()), console, unit="sizes") as advance:
+    with cli.track("episodic model", len(config.sizes()), console, unit="sizes") as advance:
         for horizon, dim in config.sizes():
             cells.append(run_size(config.episodic, horizon, dim, seeds))
             advance(1, certificate_rows.score(cells[-1]))

@@ -1,15 +1,20 @@
 """What every binary shares: flags from configurations, and one clear line for a user's mistake."""
 
 import contextlib
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
 import ml_collections
+import rich.console
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from roid_jax import config as cfg
+from roid_jax.report import progress
 
 
 def define_config(default: Any) -> None:
@@ -36,6 +41,33 @@ def border() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         fail(str(error))
+
+
+_stopping = threading.Event()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """Ctrl-C: stop at the next safe point, since compiled code may be calling back; twice: now."""
+    del number, frame
+    if _stopping.is_set():
+        os._exit(130)  # files are written whole or not at all
+    _stopping.set()
+    print("\nstopping at the next safe point; once more to stop at once.", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def track(
+    title: str, total: float, console: rich.console.Console, *, unit: str, done: float = 0
+) -> Iterator[Callable[[float, str], None]]:
+    """Shows a bar as `progress.track` does, and lets Ctrl-C act where it advances."""
+    with progress.track(title, total, console, unit=unit, done=done) as show:
+
+        def advance(steps: float, score: str = "") -> None:
+            show(steps, score)
+            if _stopping.is_set():
+                raise KeyboardInterrupt
+
+        yield advance
 
 
 def peek(flag: str, default: str, choices: Collection[str]) -> str:
@@ -78,6 +110,7 @@ def run(
         return rest
 
     def guarded(argv: list[str]) -> None:
+        signal.signal(signal.SIGINT, _interrupt)
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:

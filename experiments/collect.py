@@ -13,7 +13,8 @@ They are Minari datasets, in $MINARI_DATASETS_PATH or ~/.minari/datasets, and lo
 collected:<task>-<set>. A run that was killed goes on where it was saved when it is started again.
 """
 
-import pathlib
+import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,15 +22,14 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import behaviour, cli, suites
-from roid_jax import checkpoint, replay, results, rollout
+from experiments import behaviour, cli, collect_sets, suites
+from experiments.collect_sets import SETS
+from roid_jax import checkpoint, results, rollout
 from roid_jax import config as cfg
 from roid_jax.agents import base
-from roid_jax.data import d4rl, minari, prepare, registry
+from roid_jax.data import d4rl, minari, registry
 from roid_jax.envs import physics
-from roid_jax.report import progress, tables
-
-SETS = ("random", "medium-replay", "medium", "expert")  # in the order they are made
+from roid_jax.report import tables
 
 
 def define_flags() -> None:
@@ -53,20 +53,40 @@ def main() -> None:
         values = flags.FLAGS
         config = cli.configured(suites.COLLECT.get(values.preset or values.task, _own()))
         problem = behaviour.make_problem(values.task, values.physics, values.seed, config)
-        name = values.name or values.task.removeprefix("gymnasium:").replace("/", "-")
+        name = values.name or _default_name(values.task, values.preset)
         wanted = plan(problem, name, values.sets)
         workdir = results.open_workdir(values.workdir or f"runs/collect/{name}")
-        results.write_config(workdir / "config.json", cfg.to_dict(config))
-    with checkpoint.Checkpoints(workdir / "checkpoints") as checkpoints:
+        checkpoints = checkpoint.Checkpoints(workdir / "checkpoints")
+    with checkpoints:
         with cli.border():
             state = behaviour.begin(problem, checkpoints)
+            results.write_config(workdir / "config.json", cfg.to_dict(config))
+        _say_if_cut(problem, state, console)
         for kind in wanted:
             state = reach(problem, kind, state, checkpoints, console)
+            results.write_rows(workdir / "results.jsonl", state.rows)
+            check_level(problem, kind, state)
             recording = record(problem, kind, state, console)
             with cli.border():
-                write(problem, name, kind, recording, state)
-                results.write_rows(workdir / "results.jsonl", state.rows)
-    tables.show(make_table(problem, name, values.sets), console)
+                collect_sets.write(problem, name, kind, recording, state, replace=values.force)
+    tables.show(collect_sets.make_table(problem, name, values.sets), console)
+
+
+def _default_name(task: str, preset: str | None) -> str:
+    """Returns what sets are called after; a try with tiny sizes never takes a real one's name."""
+    plain = re.sub(r"[^-\w]", "-", task.removeprefix("gymnasium:"))
+    return f"{plain}-{preset}" if preset else plain
+
+
+def _say_if_cut(
+    problem: behaviour.Problem, state: behaviour.Progress, console: rich.console.Console
+) -> None:
+    if state.step and problem.task.startswith("gymnasium:"):
+        console.print(
+            f"Going on at step {state.step}; {problem.task} keeps its state to itself, so the "
+            "episode it was in is cut there and a new one begins.",
+            soft_wrap=True,
+        )
 
 
 def _own() -> suites.CollectConfig:
@@ -85,11 +105,12 @@ def plan(problem: behaviour.Problem, name: str, sets: list[str]) -> list[str]:
             )
     if not sets:
         raise ValueError(f"there is nothing to make; give --sets, of {', '.join(SETS)}.")
+    minari.check_writable(registry.minari_directory())
     wanted = []
     for kind in (kind for kind in SETS if kind in sets):
         path = registry.minari_path(registry.collected_id(f"{name}-{kind}"))
         is_there = path.exists()
-        if is_there and minari.provenance(path).get("run") == _run(problem):
+        if is_there and minari.provenance(path).get("run") == collect_sets.identity(problem):
             continue
         if is_there and not flags.FLAGS.force:
             raise ValueError(
@@ -110,23 +131,41 @@ def reach(
     """Returns the training at the level that a set needs."""
     if not _level(kind):
         return state
-    target = getattr(problem.config, _level(kind))
-    least = target - problem.config.tolerance
-    most = np.inf if kind == "expert" else target + problem.config.tolerance
-    is_reached = lambda score: least <= score <= most  # noqa: E731
+    is_reached = _is_reached(problem, kind)
     if behaviour.is_at(state, is_reached):
         return state
-    title, total = f"training to a score of {target:g}", problem.config.max_steps
-    with progress.track(title, total, console, unit="steps", done=state.step) as advance:
-        state = behaviour.train_until(problem, state, is_reached, checkpoints, advance)
-    with cli.border():
-        if not behaviour.is_at(state, is_reached):
-            best = max(row["score"] for row in state.rows)
-            raise ValueError(
-                f"the policy never scored near {target:g} in {total} steps, its best was "
-                f"{best:.1f}; give it more with --config.max_steps, in another --workdir."
-            )
-    return state
+    passed = [row["step"] for row in state.rows if is_reached(row["score"])]
+    if passed and kind != "expert":
+        cli.fail(
+            f"the training in this workdir was at the {_level(kind)} level at step {passed[0]} and "
+            "has gone on since; make this set in another --workdir."
+        )
+    what = "score" if problem.has_scores else "return"
+    title = f"training to a {what} of {getattr(problem.config, _level(kind)):g}"
+    total = problem.config.max_steps
+    with cli.track(title, total, console, unit="steps at most", done=state.step) as advance:
+        return behaviour.train_until(problem, state, is_reached, checkpoints, advance)
+
+
+def check_level(problem: behaviour.Problem, kind: str, state: behaviour.Progress) -> None:
+    """Ends with one line where the training did not stop at the level that a set needs."""
+    is_reached = _is_reached(problem, kind)
+    if not _level(kind) or behaviour.is_at(state, is_reached):
+        return
+    best = max(row["score"] for row in state.rows)
+    cli.fail(
+        f"the policy never scored near {getattr(problem.config, _level(kind)):g} in {state.step} "
+        f"steps, its best was {best:.1f}; widen --config.tolerance, or give it more with "
+        "--config.max_steps in another --workdir."
+    )
+
+
+def _is_reached(problem: behaviour.Problem, kind: str) -> Callable[[float], bool]:
+    """Returns (score) -> whether a set may be recorded from a policy that scores so."""
+    target = getattr(problem.config, _level(kind) or "medium") or 0.0
+    least = target - problem.config.tolerance
+    most = np.inf if kind == "expert" else target + problem.config.tolerance
+    return lambda score: least <= score <= most
 
 
 def record(
@@ -137,7 +176,7 @@ def record(
 ) -> d4rl.Recording:
     """Returns what goes into a set."""
     if kind == "medium-replay":
-        return replayed(problem, state.online.replay)
+        return collect_sets.replayed(problem, state.online.replay)
     act = base.random_act(problem.env.spec.action_dim) if kind == "random" else problem.agent.act
 
     def policy(key: jax.Array, agent: Any, obs: jax.Array) -> jax.Array:
@@ -145,81 +184,15 @@ def record(
 
     key = jax.random.fold_in(problem.keys()["record"], SETS.index(kind))
     rows = problem.config.rows
-    with progress.track(f"recording {kind}", rows, console, unit="rows") as advance:
+    with cli.track(f"recording {kind}", rows, console, unit="rows") as advance:
         return rollout.record(
             key, problem.wide, policy, state.online.agent, rows=rows, report=advance
         )
 
 
-def replayed(problem: behaviour.Problem, memory: replay.Replay) -> d4rl.Recording:
-    """Returns the rows of a replay that never went round, in the order they were lived."""
-    layout = replay.Layout(problem.env.spec.obs_dim, problem.env.spec.action_dim)
-    rows = layout.unpack(np.asarray(memory.rows)[: int(memory.count)])
-    terminals = rows.discount < 0.5
-    timeouts = d4rl.infer_timeouts(rows.obs, terminals, rows.next_obs)
-    timeouts[-1] = not terminals[-1]  # the training stopped here
-    return d4rl.Recording(
-        observations=rows.obs,
-        actions=rows.action,
-        rewards=rows.reward,
-        terminals=terminals,
-        timeouts=timeouts,
-        next_observations=rows.next_obs,
-    )
-
-
-def write(
-    problem: behaviour.Problem,
-    name: str,
-    kind: str,
-    recording: d4rl.Recording,
-    state: behaviour.Progress,
-) -> pathlib.Path:
-    """Writes a set with its provenance; returns where."""
-    dataset_id = registry.collected_id(f"{name}-{kind}")
-    path = registry.minari_path(dataset_id)
-    provenance = {
-        "source": "experiments.collect",
-        "run": _run(problem),
-        "level": kind,
-        "training_steps": 0 if kind == "random" else state.step,
-        "policy_score": None if kind == "random" else state.rows[-1]["score"],
-        "digest": prepare.digest(recording),
-        "versions": results.versions(),
-    }
-    replace = flags.FLAGS.force
-    minari.write(path, recording, dataset_id=dataset_id, provenance=provenance, replace=replace)
-    return path
-
-
-def make_table(problem: behaviour.Problem, name: str, sets: list[str]) -> tables.Table:
-    """Returns what is in each set that was asked for."""
-    body = []
-    for kind in (kind for kind in SETS if kind in sets):
-        path = registry.minari_path(registry.collected_id(f"{name}-{kind}"))
-        recording, made = minari.read(path), minari.provenance(path)
-        returns = prepare.returns(recording)
-        steps = "" if kind == "random" else f"{made['training_steps']:,}"
-        spread = f"{problem.score(returns).mean():.1f} ± {problem.score(returns).std():.1f}"
-        numbers = steps, f"{len(recording):,}", f"{len(returns):,}", spread
-        body.append((f"collected:{name}-{kind}", *numbers))
-    columns = ("set", "trained for", "rows", "episodes", "score")
-    notes = (
-        f"Minari datasets in {registry.minari_directory()}; ± is the spread over episodes.",
-        "Describe one with: python -m experiments.data describe <set>",
-    )
-    return tables.Table(f"Collected from {problem.task}", columns, tuple(body), notes)
-
-
 def _level(kind: str) -> str | None:
     """Returns the level that a set's policy must have."""
     return {"random": None, "medium-replay": "medium"}.get(kind, kind)
-
-
-def _run(problem: behaviour.Problem) -> dict[str, Any]:
-    """Returns what a set depends on, as JSON gives it back."""
-    fields = {**problem.identity(), **cfg.flatten(problem.config)}
-    return {key: list(x) if isinstance(x, tuple) else x for key, x in fields.items()}
 
 
 if __name__ == "__main__":

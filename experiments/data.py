@@ -9,8 +9,9 @@
 A dataset is named d4rl:<name>, a file in $D4RL_DATASET_DIR or ~/.d4rl/datasets; hdf5:<path>;
 minari:<id>; collected:<name>, what experiments.collect made; or embedded:hopper-medium. `import`
 turns a file of D4RL's into a Minari dataset, in $MINARI_DATASETS_PATH or ~/.minari/datasets.
-`verify` needs the simulator's states, which D4RL's own files have: it makes every recorded step
-once more under each physics and prints how far it ends from the recorded next state.
+`verify` needs the simulator's states, which D4RL's own files have: it makes recorded steps once
+more under each physics (5000 of them, spread evenly) and prints how far they end from the recorded
+next state.
 """
 
 import json
@@ -27,6 +28,7 @@ from roid_jax.envs import physics, recorded, tasks
 from roid_jax.report import tables
 
 COMMANDS = ("list", "download", "import", "describe", "verify")
+MATCHES = 1e-3  # a larger error of one step is another physics
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -45,6 +47,8 @@ def main(command: str = "", name: str = "") -> None:
         if command not in COMMANDS:
             raise ValueError(f"unknown command {command!r}; choose from {', '.join(COMMANDS)}.")
         if command == "list":
+            if name:
+                raise ValueError(f"list takes no name, got {name!r}; describe takes one.")
             tables.show(list_table(), console)
             return
         if command == "download":
@@ -57,11 +61,11 @@ def main(command: str = "", name: str = "") -> None:
             return
         task = flags.FLAGS.task or registry.task_of(name)
         found = describe(load.load(name), task) if command == "describe" else verify(name, task)
-    if flags.FLAGS.json:
-        print(json.dumps(found))
-    else:
         make_table = describe_table if command == "describe" else verify_table
-        tables.show(make_table(name, found), console)
+        if flags.FLAGS.json:
+            print(json.dumps(found, allow_nan=False))
+        else:
+            tables.show(make_table(name, found), console)
 
 
 def list_table() -> tables.Table:
@@ -88,6 +92,7 @@ def list_table() -> tables.Table:
 
 def describe(recording: d4rl.Recording, task: str | None) -> dict:
     """Returns what is in a recording, as plain numbers."""
+    _check_widths(recording, task)
     spans, returns = prepare.episodes(recording), prepare.returns(recording)
     lengths = spans.stops - spans.starts
     found = {
@@ -111,6 +116,18 @@ def describe(recording: d4rl.Recording, task: str | None) -> dict:
     return found
 
 
+def _check_widths(recording: d4rl.Recording, task: str | None) -> None:
+    if task is None:
+        return
+    given = recording.observations.shape[1], recording.actions.shape[1]
+    wanted = tasks.find(task).obs_dim, tasks.find(task).action_dim
+    if given != wanted:
+        raise ValueError(
+            f"the data has {given[0]} observations and {given[1]} actions a row, {task} has "
+            f"{wanted[0]} and {wanted[1]}; if it is another task's, say so with --task."
+        )
+
+
 def _spread(values: np.ndarray) -> dict[str, float]:
     return {
         "mean": float(values.mean()),
@@ -122,9 +139,11 @@ def _spread(values: np.ndarray) -> dict[str, float]:
 
 def _directions(observations: np.ndarray) -> float:
     """Returns how many directions the states vary in: exp of the entropy of their variances."""
-    scaled = observations - observations.mean(axis=0)
+    scaled = observations.astype(np.float64) - observations.mean(axis=0, dtype=np.float64)
     scaled = scaled / np.maximum(scaled.std(axis=0), 1e-6)
-    shares = np.maximum(np.linalg.eigvalsh(np.cov(scaled, rowvar=False)), 0.0)
+    shares = np.maximum(np.linalg.eigvalsh(scaled.T @ scaled / len(scaled)), 0.0)
+    if shares.sum() <= 0:
+        return 0.0
     shares = shares / shares.sum()
     return float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-12)))))
 
@@ -132,7 +151,7 @@ def _directions(observations: np.ndarray) -> float:
 def describe_table(name: str, found: dict) -> tables.Table:
     """Returns a description as a table."""
     peak = max(found["histogram"])
-    bars = "".join(_BARS[round(8 * count / peak)] for count in found["histogram"])
+    bars = "".join(_BARS[-(-8 * count // peak)] for count in found["histogram"])
     spread = "{mean:.1f} ± {std:.1f}  ({min:.1f} to {max:.1f})".format
     low, high = min(found["action_low"]), max(found["action_high"])
     dims = len(found["action_low"])
@@ -188,6 +207,18 @@ def import_set(name: str, dataset_id: str | None) -> str:
     return f"{name} is now minari:{path.relative_to(registry.minari_directory())}, in {path}"
 
 
+def _verdict(found: dict) -> str:
+    """Returns which physics the recording matches, if any."""
+    errors = {}
+    for kind, row in found["physics"].items():
+        known = [row[name] for name in ("median_contact", "median_flight") if row[name] is not None]
+        errors[kind] = max(known)
+    best = min(errors, key=errors.get)
+    if errors[best] > MATCHES or sum(error <= MATCHES for error in errors.values()) > 1:
+        return "It matches " + ("neither." if errors[best] > MATCHES else "both.")
+    return f"It matches {best}."
+
+
 def verify_table(name: str, found: dict) -> tables.Table:
     """Returns a verification as a table."""
     shown = lambda error: "" if error is None else f"{error:.1e}"  # noqa: E731
@@ -195,12 +226,7 @@ def verify_table(name: str, found: dict) -> tables.Table:
         (kind, shown(row["median_flight"]), shown(row["median_contact"]), str(row["steps"]))
         for kind, row in found["physics"].items()
     )
-    errors = {
-        kind: row["median_contact"] or row["median_flight"]
-        for kind, row in found["physics"].items()
-    }
-    best = min(errors, key=lambda kind: np.inf if errors[kind] is None else errors[kind])
-    notes = (f"Median error of one step, in positions and velocities. It matches {best}.",)
+    notes = (f"Median error of one step, in positions and velocities. {_verdict(found)}",)
     columns = ("physics", "in flight", "in contact", "steps")
     return tables.Table(name, columns, body, notes)
 

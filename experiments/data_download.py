@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import rich.console
 
+from experiments import cli
 from roid_jax.data import download, published, registry
-from roid_jax.report import progress
 
 MEGABYTE = 1e6
 
@@ -46,9 +46,7 @@ def _bar(title: str, console: rich.console.Console) -> Iterator[Callable[[int, i
         def report(done: int, total: int) -> None:
             if total != shown["total"]:
                 stack.close()
-                bar = progress.track(
-                    title, total / MEGABYTE, console, unit="MB", done=done / MEGABYTE
-                )
+                bar = cli.track(title, total / MEGABYTE, console, unit="MB", done=done / MEGABYTE)
                 shown.update(total=total, done=done, advance=stack.enter_context(bar))
             shown["advance"]((done - shown["done"]) / MEGABYTE)
             shown["done"] = done

@@ -178,6 +178,8 @@ def _restore(problem: Problem, checkpoints: checkpoint.Checkpoints, step: int) -
     if notes["phase"] == "online":
         like = hand_over(problem, like)
     state = checkpoints.restore(step, like.state)
+    if notes["phase"] == "online":
+        state = state.replace(env=problem.env.resume(state.env))
     return Progress(notes["phase"], notes["step"], state, notes["rows"])
 
 

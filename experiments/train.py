@@ -20,7 +20,7 @@ from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
-from roid_jax.report import progress, tables
+from roid_jax.report import tables
 
 
 def define_flags() -> None:
@@ -54,7 +54,6 @@ def main() -> None:
         with cli.border():
             problem = driver.make_problem(values.agent, env_name(), dataset_name(), seed, config)
             folder = results.open_workdir(workdir / f"seed_{seed}")
-            results.write_config(folder / "config.json", cfg.to_dict(config))
         finished.append(run(problem, folder, console))
     with cli.border():
         results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(finished))
@@ -88,11 +87,14 @@ def run(
     problem: driver.Problem, folder: pathlib.Path, console: rich.console.Console
 ) -> train_report.Finished:
     """Runs one seed from where it is to its end."""
-    with checkpoint.Checkpoints(folder / "checkpoints") as checkpoints:
+    with cli.border():
+        checkpoints = checkpoint.Checkpoints(folder / "checkpoints")
+    with checkpoints:
         with cli.border():
             state = driver.start(
                 problem, checkpoints, resume=flags.FLAGS.resume, source=_source(problem)
             )
+            results.write_config(folder / "config.json", cfg.to_dict(problem.config))
         for phase in ("offline", "online"):
             if state.phase == "offline" and phase == "online":
                 driver.keep_offline(problem, state, folder)
@@ -116,7 +118,7 @@ def _run_phase(
     total = getattr(problem.config, f"{state.phase}_steps")
     title = f"{state.phase}, seed {problem.seed}"
     try:
-        with progress.track(title, total, console, unit="steps", done=state.step) as advance:
+        with cli.track(title, total, console, unit="steps", done=state.step) as advance:
             for after in phases.run_phase(problem, state, advance):
                 state = after
                 driver.save(problem, state, checkpoints)

@@ -43,7 +43,7 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, notes: Notes) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
-        plain = jax.tree.map(lambda leaf: jnp.copy(_without_type(leaf)), state)
+        plain = jax.tree.map(jnp.copy, without_key_types(state))
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -53,16 +53,23 @@ class Checkpoints:
 
     def notes(self, step: int) -> Notes:
         """Returns the notes of a checkpoint alone."""
-        found = self._manager.restore(step, args=ocp.args.Composite(notes=ocp.args.JsonRestore()))
-        return found["notes"]
+        return self._read(step, notes=ocp.args.JsonRestore())["notes"]
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, types and places of `like`."""
-        plain = jax.tree.map(_without_type, like)
-        found = self._manager.restore(
-            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(_shapes(plain)))
-        )
-        return jax.tree.map(_with_type, found["state"], like)
+        shapes = _shapes(without_key_types(like))
+        found = self._read(step, state=ocp.args.StandardRestore(shapes))["state"]
+        return jax.tree.map(_with_type, found, like)
+
+    def _read(self, step: int, **what: Any) -> Any:
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**what))
+        except Exception as error:  # Orbax raises whatever its parts do
+            folder = self._manager.directory / str(step)
+            raise ValueError(
+                f"cannot read the checkpoint {folder} ({type(error).__name__}); remove it to go on "
+                "from the one before, or take another --workdir."
+            ) from error
 
 
 def without_key_types(tree: Any) -> Any:

@@ -21,11 +21,21 @@ Row = Mapping[str, Any]
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "gymnasium", "minari", "numpy", "chex")
 
 
+def expand(path: str | os.PathLike) -> pathlib.Path:
+    """Returns a path with its `~` made plain, or raises a ValueError of one line."""
+    try:
+        return pathlib.Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(
+            f"cannot tell whose home {str(path)!r} is in; write it in full."
+        ) from error
+
+
 def open_workdir(path: str | os.PathLike) -> pathlib.Path:
     """Makes the directory if it is not there, and returns it if it can be written to."""
     if not str(path):
         raise ValueError("the workdir has no name; name a directory with --workdir.")
-    workdir = pathlib.Path(path).expanduser()
+    workdir = expand(path)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=workdir):
@@ -50,7 +60,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def write_bytes(path: pathlib.Path, content: bytes) -> None:
+def write_bytes(path: pathlib.Path, content: bytes | memoryview) -> None:
     """Writes a whole file or leaves what was there: to a temporary name, to disk, then renamed."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

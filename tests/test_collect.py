@@ -3,11 +3,15 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from experiments import behaviour, collect_sets, suites
+from roid_jax import checkpoint
 from roid_jax.data import load, minari, prepare, registry
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -33,7 +37,7 @@ def home(tmp_path_factory):
     flags = ("--preset=smoke", f"--sets={','.join(SETS)}", f"--workdir={home / 'work'}")
     done = call(home, *flags)
     assert done.returncode == 0, done.stderr
-    assert "collected:hopper-medium-replay" in done.stdout
+    assert "collected:hopper-smoke-medium-replay" in done.stdout
     assert done.stderr == ""
     return home
 
@@ -46,8 +50,8 @@ def own_directories(home, monkeypatch):
 
 @pytest.mark.parametrize("kind", SETS)
 def test_every_set_loads_by_its_name_with_its_provenance(home, own_directories, kind):
-    recording = load.load(f"collected:hopper-{kind}")
-    made = minari.provenance(registry.locate(f"collected:hopper-{kind}").path)
+    recording = load.load(f"collected:hopper-smoke-{kind}")
+    made = minari.provenance(registry.locate(f"collected:hopper-smoke-{kind}").path)
     assert made["digest"] == prepare.digest(recording)
     assert made["run"]["physics"] == "d4rl" and made["run"]["sac.hidden"] == [16]
     assert made["versions"]["mujoco"] and made["level"] == kind
@@ -71,10 +75,60 @@ def test_the_same_command_makes_the_same_data_again(home, tmp_path):
     assert call(tmp_path, *flags).returncode == 0
     for kind in ("medium", "medium-replay"):
         digests = {
-            minari.provenance(place / "minari" / "collected" / f"hopper-{kind}-v0")["digest"]
+            minari.provenance(place / "minari" / "collected" / f"hopper-smoke-{kind}-v0")["digest"]
             for place in (home, tmp_path)
         }
         assert len(digests) == 1
+
+
+def test_ctrl_c_stops_at_a_safe_point_and_keeps_what_was_saved(tmp_path):
+    flags = ("--preset=smoke", "--config.medium=1e6", "--config.max_steps=100000", "--sets=medium")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "experiments.collect", *flags, f"--workdir={tmp_path / 'work'}"],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "MINARI_DATASETS_PATH": str(tmp_path / "minari")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "work" / "checkpoints" / "100").exists():
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=100)
+    assert run.returncode == 130
+    assert "Traceback" not in said and "Fatal" not in said
+    assert said.strip().splitlines()[-1].startswith("error: interrupted;")
+
+
+def test_a_directory_that_cannot_be_written_is_told_before_the_training(tmp_path):
+    (tmp_path / "minari").write_text("in the way")
+    done = call(tmp_path, "--preset=smoke", f"--workdir={tmp_path / 'work'}")
+    assert done.returncode != 0 and not (tmp_path / "work").exists()
+    assert "cannot write datasets to" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_world_of_ones_own_begins_a_new_episode_when_it_resumes(tmp_path, monkeypatch):
+    levels = ("--config.medium=-1000", "--config.tolerance=5000")
+    flags = ("--task=gymnasium:Pendulum-v1", "--preset=smoke", *levels)
+    work = f"--workdir={tmp_path / 'work'}"
+    assert call(tmp_path, *flags, "--sets=medium", work).returncode == 0
+    raised = ("--config.medium=1e6", "--config.tolerance=1", "--config.max_steps=1000")
+    done = call(tmp_path, *flags[:2], *raised, "--sets=expert", "--config.expert=1e6", work)
+    assert "the episode it was in is cut there" in done.stdout
+    assert "never scored near" in done.stderr
+    with checkpoint.Checkpoints(tmp_path / "work" / "checkpoints") as checkpoints:
+        latest = checkpoints.latest()
+        problem = behaviour.make_problem(
+            "gymnasium:Pendulum-v1", "d4rl", 0, suites.COLLECT["smoke"]
+        )
+        memory = behaviour.begin(problem, checkpoints).online.replay
+    assert latest == 1000
+    recording = collect_sets.replayed(problem, memory)
+    spans = prepare.episodes(recording)
+    # 100 steps and a cut, then episodes of 200, which is the world's own limit.
+    assert (spans.stops - spans.starts).tolist() == [100, 200, 200, 200, 200, 100]
 
 
 def test_the_evaluations_are_kept(home):
@@ -85,7 +139,7 @@ def test_the_evaluations_are_kept(home):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--preset=smoke", "--seed=1"), "another 'collected:hopper-medium-replay' already"),
+        (("--preset=smoke", "--seed=1"), "another 'collected:hopper-smoke-medium-replay' already"),
         (("--sets=large",), "sets must be one of random, medium-replay, medium, expert"),
         (("--sets=",), "there is nothing to make"),
         (("--task=ant",), "unknown environment 'ant'; choose from hopper"),
@@ -108,6 +162,7 @@ def test_the_evaluations_are_kept(home):
             ),
             "the policy never scored near 1e+06 in 100 steps",
         ),
+        (("--task=gymnasium:nomodule:Foo-v0", "--config.medium=1"), "cannot make 'nomodule:Foo"),
     ],
 )
 def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(home, flags, expected):

@@ -78,6 +78,17 @@ MALFORMED = {
         "'rewards' that is not finite, in row 7",
     ),
     "lengths": (lambda c: c.update(actions=c["actions"][:-1]), "has 12 rewards but 11 actions"),
+    "terminals": (lambda c: c.update(terminals=c["terminals"][:-1]), "rewards but 11 terminals"),
+    "timeouts": (lambda c: c.update(timeouts=c["timeouts"][:-1]), "rewards but 11 timeouts"),
+    "width": (
+        lambda c: c.update(next_observations=c["observations"][:, :-1]),
+        "wide, next_observations",
+    ),
+    "no width": (lambda c: c.update(actions=c["actions"][:, :0]), "rows without numbers in 'act"),
+    "too large": (
+        lambda c: c.update(rewards=c["rewards"].astype(np.float64) + 1e300),
+        "'rewards' that is too large",
+    ),
     "axes": (
         lambda c: c.update(observations=c["rewards"]),
         "'observations' of shape (12,), 2 axes",

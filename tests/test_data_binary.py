@@ -159,3 +159,71 @@ def test_what_is_imported_is_listed_and_described_as_the_file_was(tmp_path):
     assert again.returncode != 0 and "there is a dataset 'mine/hopper-v0' already" in again.stderr
     verified = call("verify", "minari:mine/hopper-v0", **home)
     assert verified.returncode != 0 and "no simulator states" in verified.stderr
+
+
+def write_rows(path, number=5, width=11, actions=3, **changes):
+    content = {
+        "observations": np.zeros((number, width)),
+        "actions": np.zeros((number, actions)),
+        "rewards": np.zeros(number),
+        "terminals": np.zeros(number),
+        **changes,
+    }
+    with h5py.File(path, "w") as file:
+        for key, value in content.items():
+            file[key] = value
+    return path
+
+
+@pytest.mark.parametrize("number", [1, 5])
+@pytest.mark.parametrize("width", [1, 11])
+def test_odd_but_legal_data_is_described_without_a_warning(tmp_path, number, width):
+    path = write_rows(tmp_path / "mine.hdf5", number, width)
+    done = call("describe", f"hdf5:{path}", "--json", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0 and done.stderr == ""
+    assert json.loads(done.stdout)["directions_covered"] == 0.0  # all states are alike
+
+
+def test_data_of_another_width_than_its_task_is_refused(tmp_path):
+    path = write_rows(tmp_path / "hopper.hdf5", width=7)
+    done = call("describe", f"hdf5:{path}", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode != 0 and done.stderr.count("\n") == 1
+    assert "the data has 7 observations and 3 actions a row, hopper has 11 and 3" in done.stderr
+
+
+def test_states_that_are_not_those_of_the_rows_get_no_verdict(tmp_path):
+    path = record(tmp_path / "hopper.hdf5", "hopper", "d4rl")
+    with h5py.File(path, "a") as file:
+        file["infos/qpos"][:] = file["infos/qpos"][:] + 1.0
+    done = call("verify", f"hdf5:{path}")
+    assert done.returncode != 0 and "not those of its rows" in done.stderr
+    with h5py.File(path, "a") as file:
+        file["infos/qpos"][:] = file["infos/qpos"][:] - 1.0
+        file["timeouts"][:] = True
+    done = call("verify", f"hdf5:{path}")
+    assert done.returncode != 0 and "there is no step to try" in done.stderr
+
+
+def test_a_physics_that_is_neither_is_said_to_be_neither(tmp_path):
+    path = record(tmp_path / "hopper.hdf5", "hopper", "d4rl")
+    with h5py.File(path, "a") as file:
+        file["actions"][:] = -file["actions"][:]
+    assert "It matches neither." in call("verify", f"hdf5:{path}").stdout
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path):
+    folder = tmp_path / "[red]x[/tmp]"
+    folder.mkdir(parents=True)
+    path = write_rows(folder / "mine.hdf5")
+    done = call("describe", f"hdf5:{path}", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0 and "[red]x[/tmp]" in done.stdout
+
+
+def test_numbers_are_never_cut_in_a_narrow_terminal(tmp_path):
+    path = record(tmp_path / "hopper.hdf5", "hopper", "d4rl")
+    home = {"MINARI_DATASETS_PATH": str(tmp_path / "minari"), "COLUMNS": "80"}
+    name = "mine/a/very/long/name/for/a/dataset/of/the/hopper-v0"
+    assert call("import", f"hdf5:{path}", f"--to={name}", **home).returncode == 0
+    done = call("list", **home)
+    assert "…" not in done.stdout
+    assert "153 MB" in done.stdout and name in "".join(done.stdout.split())

@@ -60,35 +60,57 @@ def read(path: str | os.PathLike, *, states: bool = False) -> Recording:
 
 
 def _read(file: h5py.File, name: str, states: bool) -> Recording:
-    observations = _numbers(file, "observations", name, axes=2).astype(np.float32)
-    actions = _numbers(file, "actions", name, axes=2).astype(np.float32)
-    rewards = _numbers(file, "rewards", name, axes=1).astype(np.float32)
-    terminals = _numbers(file, "terminals", name, axes=1) > 0.5
-    count = len(rewards)
-    if count == 0:
-        raise ValueError(f"{name!r} has no rows.")
-    following = None
-    if "next_observations" in file:
-        following = _numbers(file, "next_observations", name, axes=2).astype(np.float32)
-    if "timeouts" in file:
-        timeouts = _numbers(file, "timeouts", name, axes=1) > 0.5
+    wanted = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1}
+    optional = {"next_observations": 2, "timeouts": 1}
+    if states and "infos/qpos" in file and "infos/qvel" in file:
+        optional |= {"infos/qpos": 2, "infos/qvel": 2}
+    wanted |= {key: axes for key, axes in optional.items() if key in file}
+    found = {key: _numbers(file, key, name, axes=axes) for key, axes in wanted.items()}
+    _check_shapes(found, name)
+    terminals = found["terminals"] > 0.5
+    following = _single(found.get("next_observations"), "next_observations", name)
+    observations = _single(found["observations"], "observations", name)
+    if "timeouts" in found:
+        timeouts = found["timeouts"] > 0.5
     else:
         timeouts = infer_timeouts(observations, terminals, following)
-    has_state = states and "infos/qpos" in file and "infos/qvel" in file
-    recording = Recording(
+    return Recording(
         observations=observations,
-        actions=actions,
-        rewards=rewards,
+        actions=_single(found["actions"], "actions", name),
+        rewards=_single(found["rewards"], "rewards", name),
         terminals=terminals,
         timeouts=timeouts & ~terminals,
         next_observations=following,
-        qpos=_numbers(file, "infos/qpos", name, axes=2) if has_state else None,
-        qvel=_numbers(file, "infos/qvel", name, axes=2) if has_state else None,
+        qpos=found.get("infos/qpos"),
+        qvel=found.get("infos/qvel"),
     )
-    for field, array in vars(recording).items():
-        if array is not None and len(array) != count:
-            raise ValueError(f"{name!r} has {count} rewards but {len(array)} {field}.")
-    return recording
+
+
+def _check_shapes(found: dict[str, np.ndarray], name: str) -> None:
+    """Raises a ValueError of one line unless all have the same length, and widths that fit."""
+    count = len(found["rewards"])
+    if count == 0:
+        raise ValueError(f"{name!r} has no rows.")
+    for key, array in found.items():
+        if len(array) != count:
+            raise ValueError(f"{name!r} has {count} rewards but {len(array)} {key}.")
+        if array.ndim == 2 and array.shape[1] == 0:
+            raise ValueError(f"{name!r} has rows without numbers in {key!r}.")
+    following = found.get("next_observations")
+    if following is not None and following.shape != found["observations"].shape:
+        width, other = found["observations"].shape[1], following.shape[1]
+        raise ValueError(f"{name!r} has observations {width} wide, next_observations {other}.")
+
+
+def _single(array: np.ndarray | None, key: str, name: str) -> np.ndarray | None:
+    """Returns an array in single precision, if it fits."""
+    if array is None:
+        return None
+    with np.errstate(over="ignore"):
+        single = array.astype(np.float32)
+    if not np.all(np.isfinite(single)):
+        raise ValueError(f"{name!r} has a number in {key!r} that is too large.")
+    return single
 
 
 def _numbers(file: h5py.File, key: str, name: str, *, axes: int) -> np.ndarray:
@@ -121,7 +143,7 @@ def infer_timeouts(
     Where the next observation was recorded and is not the next row's; else after every 1000 steps.
     """
     timeouts = np.zeros(len(terminals), bool)
-    if following is not None and len(following) == len(observations):
+    if following is not None:
         jumps = np.any(following[:-1] != observations[1:], axis=1)
         timeouts[:-1] = jumps & ~terminals[:-1]
         return timeouts

@@ -1,6 +1,5 @@
 """One door for every dataset: a name goes in, a recording comes out, quickly the second time."""
 
-import dataclasses
 import hashlib
 import io
 import os
@@ -66,7 +65,7 @@ def import_file(
 def cache_directory() -> pathlib.Path:
     """Returns where recordings are kept as they are in memory: `$XDG_CACHE_HOME/roid_jax`."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(home).expanduser() / "roid_jax" / "recordings"
+    return results.expand(home) / "roid_jax" / "recordings"
 
 
 def _cache_file(source: registry.Source) -> pathlib.Path | None:
@@ -95,11 +94,10 @@ def _write_cache(cache: pathlib.Path | None, recording: Recording) -> None:
     """Keeps a copy; where that cannot be, loading is slower and nothing else."""
     if cache is None:
         return
-    fields = dataclasses.asdict(recording)
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: array for name, array in fields.items() if array is not None})
+    np.savez(buffer, **{name: x for name, x in vars(recording).items() if x is not None})
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        results.write_bytes(cache, buffer.getvalue())
+        results.write_bytes(cache, buffer.getbuffer())
     except OSError:
         pass

@@ -4,7 +4,6 @@ An episode of Minari has one observation more than it has steps: the true last o
 files do not have it; the last one acted on then stands in for it, and the metadata says so.
 """
 
-import json
 import os
 import pathlib
 import tempfile
@@ -20,6 +19,9 @@ from minari.dataset.minari_storage import MinariStorage
 from roid_jax.data import prepare
 from roid_jax.data.d4rl import Recording
 
+# What a damaged or strange dataset makes Minari, HDF5 and NumPy raise; JSON errors are ValueErrors.
+_FLAWS = (OSError, KeyError, RuntimeError, AssertionError, ImportError, TypeError, ValueError)
+
 
 def read(path: str | os.PathLike) -> Recording:
     """Returns the recording in a Minari dataset's directory, or raises a ValueError of one line."""
@@ -27,12 +29,12 @@ def read(path: str | os.PathLike) -> Recording:
     try:
         storage = _open(path)
         episodes = list(storage.get_episodes(range(storage.total_episodes)))
-    except (OSError, KeyError, RuntimeError, AssertionError, json.JSONDecodeError) as error:
+        if not episodes:
+            raise ValueError("it has no episodes")
+        return _join(episodes, storage.action_space)
+    except _FLAWS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"cannot read {path.name!r} as a Minari dataset: {reason}") from error
-    if not episodes:
-        raise ValueError(f"{path.name!r} has no episodes.")
-    return _join(episodes, storage.action_space, path.name)
 
 
 def write(
@@ -65,6 +67,19 @@ def write(
         made.rename(path)
 
 
+def check_writable(directory: pathlib.Path) -> None:
+    """Raises a ValueError of one line unless datasets can be written to a directory."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"cannot write datasets to {directory} ({error.strerror}); name another place with "
+            "$MINARI_DATASETS_PATH."
+        ) from error
+
+
 def provenance(path: str | os.PathLike) -> dict[str, Any]:
     """Returns where a dataset says it comes from; nothing for one that was made elsewhere."""
     return MinariStorage.read_raw_metadata(pathlib.Path(path) / "data").get("provenance", {})
@@ -76,26 +91,26 @@ def _open(path: pathlib.Path) -> MinariStorage:
     for name in ("observation_space", "action_space"):
         # Minari would make the environment instead, from whatever code the metadata names.
         if name not in metadata:
-            raise ValueError(f"{path.name!r} does not say its {name}; a newer Minari writes it.")
+            raise ValueError(f"it does not say its {name}; a newer Minari writes it")
     storage = MinariStorage.read(path / "data")
     for space in (storage.observation_space, storage.action_space):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise ValueError(f"{path.name!r} has the space {space}; only vectors can be read.")
+            raise ValueError(f"it has the space {space}; only vectors can be read")
     return storage
 
 
-def _join(episodes: list[dict], action_space: gymnasium.spaces.Box, name: str) -> Recording:
+def _join(episodes: list[dict], action_space: gymnasium.spaces.Box) -> Recording:
     """Returns all episodes one after another, checked."""
     for i, episode in enumerate(episodes):
         steps = len(episode["rewards"])
         lengths = [len(episode[key]) for key in ("actions", "terminations", "truncations")]
         if not steps or lengths != [steps] * 3 or len(episode["observations"]) != steps + 1:
-            raise ValueError(f"{name!r} has unequal lengths in episode {i}.")
+            raise ValueError(f"it has unequal lengths in episode {i}")
 
     def join(key: str, rows: slice = slice(None), dtype: type = np.float32) -> np.ndarray:
         joined = np.concatenate([episode[key][rows] for episode in episodes]).astype(dtype)
         if not np.all(np.isfinite(joined)):
-            raise ValueError(f"{name!r} has a number in {key!r} that is not finite.")
+            raise ValueError(f"it has a number in {key!r} that is not finite")
         return joined
 
     terminals = join("terminations", dtype=bool)

@@ -13,6 +13,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from roid_jax import results
 from roid_jax.data.published import TASKS, Entry, find
 
 EMBEDDED = pathlib.Path(__file__).parent / "embedded"
@@ -22,7 +23,7 @@ def directories() -> list[pathlib.Path]:
     """Returns where D4RL files are looked for, in order."""
     chosen = os.environ.get("D4RL_DATASET_DIR")
     standard = pathlib.Path.home() / ".d4rl" / "datasets"
-    return [pathlib.Path(chosen).expanduser(), standard] if chosen else [standard]
+    return [results.expand(chosen), standard] if chosen else [standard]
 
 
 class Source(NamedTuple):
@@ -45,7 +46,7 @@ def minari_directory() -> pathlib.Path:
     """Returns where Minari keeps its datasets."""
     chosen = os.environ.get("MINARI_DATASETS_PATH")
     standard = pathlib.Path.home() / ".minari" / "datasets"
-    return pathlib.Path(chosen).expanduser() if chosen else standard
+    return results.expand(chosen) if chosen else standard
 
 
 def minari_path(dataset_id: str) -> pathlib.Path:
@@ -83,7 +84,7 @@ def _find_d4rl(name: str) -> Source:
 
 
 def _find_hdf5(path: str) -> Source:
-    return Source("hdf5", pathlib.Path(path).expanduser())
+    return Source("hdf5", results.expand(path))
 
 
 def _find_minari(dataset_id: str) -> Source:

@@ -6,6 +6,7 @@ the number of its episode, so it depends neither on its neighbours nor on how st
 chunks.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,11 +60,12 @@ class Spec(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """An environment as two pure functions."""
+    """An environment as two pure functions, and what a restored state needs before it goes on."""
 
     spec: Spec
     reset: Callable[[Key], EnvState]  # ([B] keys) -> state
     step: Callable[[EnvState, Array], EnvState]  # (state, [B, U] action) -> state
+    resume: Callable[[EnvState], EnvState]  # (restored state) -> state to go on from
 
 
 class Backend(NamedTuple):
@@ -77,6 +79,7 @@ class Backend(NamedTuple):
     step: Callable[..., tuple[Any, Array, Array, Array, Array, Array]]
     # (physics, action, length, seed) -> physics, obs, last_obs, reward, terminated, truncated,
     # where `length` counts the episode's steps before this one and `seed` is for its successor.
+    keeps_state: bool = False  # beside `physics`, where no checkpoint reaches it
 
 
 def make(backend: Backend) -> Environment:
@@ -120,7 +123,22 @@ def make(backend: Backend) -> Environment:
             episode=state.episode + (terminated | truncated),
         )
 
-    return Environment(spec=backend.spec, reset=reset, step=step)
+    resume = functools.partial(_resume, backend)
+    return Environment(spec=backend.spec, reset=reset, step=step, resume=resume)
+
+
+def _resume(backend: Backend, state: EnvState) -> EnvState:
+    """Cuts the episodes that were lost with the backend's own state, and begins the next ones."""
+    if not backend.keeps_state:
+        return state
+    physics, obs = backend.reset(_seeds(state.key, state.episode + 1))
+    return state.replace(
+        physics=physics,
+        obs=obs,
+        truncated=jnp.ones_like(state.truncated),
+        terminated=jnp.zeros_like(state.terminated),
+        episode=state.episode + 1,
+    )
 
 
 def _seeds(keys: Key, episode: Array) -> Array:

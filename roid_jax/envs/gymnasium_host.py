@@ -1,7 +1,8 @@
 """Any Gymnasium environment with Box observations and actions, a user's own simulator included.
 
 Such an environment keeps its state to itself, so the callback is ordered and the carry only counts.
-A run that resumes starts a new episode here, where the bundled tasks go on in the middle of one.
+A run that resumes (`Environment.resume`) cuts the episode it was in and starts a new one, where the
+bundled tasks go on in the middle.
 """
 
 import functools
@@ -43,13 +44,13 @@ def make(env_id: str, **options) -> base.Environment:
         )
         return count + 1, *outcome
 
-    return base.make(base.Backend(spec=spec, reset=reset, step=step))
+    return base.make(base.Backend(spec=spec, reset=reset, step=step, keeps_state=True))
 
 
 def _open(env_id: str, options: dict) -> gymnasium.Env:
     try:
         return gymnasium.make(env_id, **options)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"Gymnasium cannot make {env_id!r}: {error}") from error
 
 
@@ -78,8 +79,6 @@ class _Host:
 
     def step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
         action, seed = np.asarray(action), np.asarray(seed)
-        if len(self._envs) < seed.size:  # a resumed run: the episode starts over
-            self.reset(seed)
         outcomes = [self._step_one(*one) for one in zip(self._envs, action, seed, strict=False)]
         obs, last_obs, reward, terminated, truncated = map(np.array, zip(*outcomes, strict=True))
         numbers = (x.astype(np.float32) for x in (obs, last_obs, reward))

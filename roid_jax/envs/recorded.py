@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from roid_jax.data.d4rl import Recording
-from roid_jax.envs import physics
+from roid_jax.envs import physics, tasks
 from roid_jax.envs.tasks import Task
 
 
@@ -39,17 +39,37 @@ def step_errors(task: Task, recording: Recording, *, kind: str, most: int = 5000
             "the file has no infos/qpos and infos/qvel, so its physics cannot be told."
         )
     model = physics.load(task, physics=kind)
-    if recording.qpos.shape[1] != model.nq or recording.actions.shape[1] != model.nu:
-        raise ValueError(
-            f"the file has {recording.qpos.shape[1]} positions and {recording.actions.shape[1]} "
-            f"actions, {task.name} has {model.nq} and {model.nu}."
-        )
+    _check_states(task, recording, model)
     rows = np.flatnonzero(~(recording.terminals | recording.timeouts)[:-1])
-    rows = rows[:: max(1, len(rows) // most)]
+    if not rows.size:
+        raise ValueError("no row of the file has its successor beside it; there is no step to try.")
+    rows = rows[:: -(-len(rows) // most)]
     data = mujoco.MjData(model)
     found = [_one_step(model, data, recording, row, task.frame_skip) for row in rows]
-    errors, contacts = zip(*found, strict=True) if found else ((), ())
+    errors, contacts = zip(*found, strict=True)
     return StepErrors(error=np.array(errors), in_contact=np.array(contacts, bool))
+
+
+def _check_states(task: Task, recording: Recording, model: mujoco.MjModel) -> None:
+    """Raises a ValueError of one line unless the states are the task's and those of the rows."""
+    arrays = recording.qpos, recording.qvel, recording.actions
+    given, wanted = tuple(array.shape[1] for array in arrays), (model.nq, model.nv, model.nu)
+    if given != wanted:
+        raise ValueError(
+            f"the file has {given[0]} positions, {given[1]} velocities and {given[2]} actions, "
+            f"{task.name} has {wanted[0]}, {wanted[1]} and {wanted[2]}."
+        )
+    seen = tasks.observe(np, task, recording.qpos, recording.qvel)
+    if seen.shape != recording.observations.shape:
+        raise ValueError(
+            f"the file has observations {recording.observations.shape[1]} wide, "
+            f"{task.name} has {seen.shape[1]}."
+        )
+    if np.median(np.abs(seen - recording.observations).max(axis=1)) > 1e-3:
+        raise ValueError(
+            "the simulator's states in the file are not those of its rows, so its physics cannot "
+            "be told from them."
+        )
 
 
 def _one_step(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import rich.console
 import rich.progress
+import rich.table
 
 
 @contextlib.contextmanager
@@ -20,9 +21,11 @@ def track(
         rich.progress.BarColumn(bar_width=12),
         rich.progress.TextColumn(f"{{task.completed:.0f}}/{{task.total:.0f}} {unit}"),
         rich.progress.TextColumn("{task.fields[rate]}"),
-        rich.progress.TimeElapsedColumn(),
+        rich.progress.TimeElapsedColumn(table_column=rich.table.Column(no_wrap=True, min_width=7)),
         rich.progress.TextColumn("<"),
-        rich.progress.TimeRemainingColumn(compact=True),
+        rich.progress.TimeRemainingColumn(
+            compact=True, table_column=rich.table.Column(no_wrap=True, min_width=5)
+        ),
         rich.progress.TextColumn("{task.fields[score]}", style="dim"),
         console=console,
     )
@@ -34,6 +37,6 @@ def track(
             elapsed = bar.tasks[0].elapsed or 0.0
             if elapsed:
                 rate = max(bar.tasks[0].completed - done, 0) / elapsed
-                bar.update(task, rate=f"{rate:.2g}/s")
+                bar.update(task, rate=f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s")
 
         yield advance

@@ -6,6 +6,7 @@ import math
 import rich.box
 import rich.console
 import rich.table
+import rich.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +31,29 @@ def show(table: Table, console: rich.console.Console) -> None:
         box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for i, column in enumerate(table.columns):
-        grid.add_column(column, justify="left" if i < table.text_columns else "right", no_wrap=True)
+        is_text = i < table.text_columns
+        # Numbers are never cut; where a table is too wide its words go on in the next line.
+        grid.add_column(
+            rich.text.Text(column),
+            justify="left" if is_text else "right",
+            no_wrap=not is_text,
+            overflow="fold",
+            min_width=None if is_text else _width(table, i),
+        )
     for row in table.rows:
         if row:
-            grid.add_row(*row)
+            grid.add_row(*map(rich.text.Text, row))
         else:
             grid.add_section()
-    console.print(table.title, style="bold", soft_wrap=True)
+    console.print(table.title, style="bold", soft_wrap=True, markup=False)
     console.print(grid)
     for note in table.notes:
-        console.print(f"  {note}", style="dim", highlight=False, soft_wrap=True)
+        console.print(f"  {note}", style="dim", highlight=False, soft_wrap=True, markup=False)
     console.print()
+
+
+def _width(table: Table, column: int) -> int:
+    return max(len(row[column]) for row in (table.columns, *table.rows) if row)
 
 
 def to_markdown(table: Table) -> str:
