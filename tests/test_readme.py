@@ -25,6 +25,7 @@ def test_every_flag_it_shows_is_defined():
         "help",
         "problem",
         "preset",
+        "profile",
         "seeds",
         "workdir",
         "config.",
