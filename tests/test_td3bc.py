@@ -169,7 +169,7 @@ def test_masks_are_permanent_apart_and_as_likely_as_asked():
 
 
 def test_states_are_normalised_by_the_dataset_where_asked(dataset):
-    config = ensemble.EnsembleConfig(hidden=(8,), normalise_states=True)
+    config = ensemble.EnsembleConfig(hidden=(8,), normalise_states=True, holdout=2)
     parts = ensemble.make_parts(config, SPEC)
     state = ensemble.init(parts, jax.random.key(0), dataset)
     obs = parts.layout.unpack(dataset.rows).obs
