@@ -72,11 +72,11 @@ def test_the_second_time_is_much_faster(tmp_path):
     path = tmp_path / "minari" / "mine" / "set-v0"
     minari.write(path, recording, dataset_id="mine/set-v0", provenance={})
     seconds = []
-    for _ in range(4):
+    for _ in range(2):
         start = time.perf_counter()
         load.load("minari:mine/set-v0")
         seconds.append(time.perf_counter() - start)
-    assert min(seconds[1:]) < seconds[0] / 2
+    assert seconds[1] < seconds[0] / 3
 
 
 def test_an_imported_d4rl_set_is_found_by_its_name_and_is_the_same(tmp_path):

@@ -77,4 +77,4 @@ def steps_per_second(capacity, steps=2000):
 
 def test_a_step_costs_the_same_at_any_capacity():
     # A copy of the larger buffer at every step would make it some hundred times slower.
-    assert steps_per_second(1_000_000) > steps_per_second(1000) / 20
+    assert steps_per_second(1_000_000) > steps_per_second(1000) / 5
