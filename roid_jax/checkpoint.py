@@ -7,6 +7,7 @@ reported so far and the configuration. A run that is killed goes on from the las
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import jax
@@ -20,11 +21,15 @@ class Checkpoints:
     """The checkpoints of one run, by step; the last `keep` of them stay."""
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+        folder = pathlib.Path(directory).expanduser().absolute()
+        # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
+        # which complains where a run ends at once.
+        for half in folder.glob("*.orbax-checkpoint-tmp*"):
+            shutil.rmtree(half, ignore_errors=True)
         self._manager = ocp.CheckpointManager(
-            pathlib.Path(directory).expanduser().absolute(),
+            folder,
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=keep,
-                cleanup_tmp_directories=True,  # what a killed run left half written
                 enable_async_checkpointing=True,
                 save_root_metadata=False,  # its own thread may outlive a run that ends at once
             ),
