@@ -13,12 +13,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
 
 class Checkpoints:
-    """The checkpoints of one run, by step; the last `keep` of them stay."""
+    """The checkpoints of one run, by step; the last `keep` of them stay, and the best."""
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
         folder = pathlib.Path(directory).expanduser().absolute()
@@ -29,7 +30,13 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             folder,
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep,
+                best_fn=_score,
+                preservation_policy=preservation_policy.AnyPreservationPolicy(
+                    [
+                        preservation_policy.LatestN(keep),
+                        preservation_policy.BestN(get_metric_fn=_score, n=1),
+                    ]
+                ),
                 enable_async_checkpointing=True,
                 save_root_metadata=False,  # its own thread may outlive a run that ends at once
             ),
@@ -46,7 +53,11 @@ class Checkpoints:
         """Returns the step of the last whole checkpoint, or None."""
         return self._manager.latest_step()
 
-    def save(self, step: int, state: Any, notes: Notes) -> None:
+    def best(self) -> int | None:
+        """Returns the step with the highest score, the last of equals, or None."""
+        return self._manager.best_step()
+
+    def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
         plain = jax.tree.map(jnp.copy, without_key_types(state))
         self._manager.save(
@@ -54,6 +65,7 @@ class Checkpoints:
             args=ocp.args.Composite(
                 state=ocp.args.StandardSave(plain), notes=ocp.args.JsonSave(notes)
             ),
+            metrics={"score": score},
         )
 
     def notes(self, step: int) -> Notes:
@@ -75,6 +87,10 @@ class Checkpoints:
                 f"cannot read the checkpoint {folder} ({type(error).__name__}); remove it to go on "
                 "from the one before, or take another --workdir."
             ) from error
+
+
+def _score(metrics: dict[str, float]) -> float:
+    return metrics["score"]
 
 
 def without_key_types(tree: Any) -> Any:

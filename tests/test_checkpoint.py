@@ -54,6 +54,16 @@ def test_the_last_ones_stay(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
 
 
+def test_the_best_one_stays_as_well(tmp_path):
+    with checkpoint.Checkpoints(tmp_path, keep=2) as checkpoints:
+        for step, score in enumerate((3.0, 9.0, 1.0, 9.0, 2.0, 4.0)):
+            checkpoints.save(step, make_state(step), {}, score=score)
+        assert checkpoints.best() == 3 and checkpoints.latest() == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4", "5"]
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.best() == 3
+
+
 def test_a_state_that_is_given_away_while_it_is_written_is_saved_as_it_was(tmp_path):
     double = jax.jit(lambda state: jax.tree.map(lambda x: x + x, state), donate_argnums=0)
     state = {"weights": jnp.ones(1_000_000)}
