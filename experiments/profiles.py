@@ -46,8 +46,19 @@ _PAPER = {
     "halfcheetah-medium-replay-v2": {"selector.eta": 0.5},
 }
 
-# Where steps are few the policy must survive the handover: cloning fades out instead of stopping.
-_GENTLE = {"offline_fraction": 0.5, "bc_anneal_steps": 20_000}
+# Where steps are few the policy must survive the handover, and the critics must be worth following
+# by then: cloning fades out instead of stopping, half of each batch is logged, states are
+# normalised, critics have LayerNorm, and targets follow twice as fast.
+_GENTLE = {
+    "updates": 1,
+    "warmup_steps": 1000,
+    "offline_fraction": 0.5,
+    "bc_anneal_steps": 20_000,
+    "offline.hidden": (128, 128),
+    "offline.layer_norm": True,
+    "offline.normalise_states": True,
+    "offline.polyak": 0.01,
+}
 
 
 def find(agent: str, task: str, profile: str) -> TrainConfig:
@@ -66,9 +77,8 @@ def _paper(settings: Any) -> TrainConfig:
 
 def _cpu(settings: Any) -> TrainConfig:
     """At most about 40 minutes a seed on two cores."""
-    changes = {"updates": 1, "warmup_steps": 1000, **_GENTLE}
     if isinstance(settings, RoidConfig):
-        settings = cfg.override(settings, changes)
+        settings = cfg.override(settings, _GENTLE)
     return TrainConfig(
         offline_steps=50_000,
         online_steps=50_000,
@@ -80,18 +90,18 @@ def _cpu(settings: Any) -> TrainConfig:
 
 def _demo(settings: Any) -> TrainConfig:
     """Some minutes on two cores: smaller networks, fewer of them."""
-    small = {"hidden": (128, 128), "batch_size": 128, "holdout": 2000}
+    small = {"hidden": (128, 128), "batch_size": 128}
     if isinstance(settings, RoidConfig):
         changes = {f"offline.{name}": value for name, value in small.items()}
-        changes |= {"offline.num_members": 3, "updates": 1, "warmup_steps": 1000, **_GENTLE}
-        settings = cfg.override(settings, changes)
+        changes |= {"offline.num_members": 3, "offline.holdout": 2000, "offline.bc_alpha": 1.0}
+        settings = cfg.override(settings, {**_GENTLE, **changes})
     elif isinstance(settings, EnsembleConfig):
         settings = cfg.override(settings, small)
     return TrainConfig(
         offline_steps=20_000,
-        online_steps=30_000,
+        online_steps=20_000,
         eval_interval=2500,
-        replay_capacity=30_000,
+        replay_capacity=20_000,
         agent=settings,
     )
 
@@ -103,6 +113,8 @@ def _smoke(settings: Any) -> TrainConfig:
         changes = {f"offline.{name}": value for name, value in tiny.items()}
         changes |= {
             "offline.num_members": 2,
+            "offline.layer_norm": True,
+            "offline.normalise_states": True,
             "selector.candidates": 4,
             "selector.wide_candidates": 8,
             "updates": 2,

@@ -142,22 +142,30 @@ def test_the_literal_actor_loss_is_the_normalised_mean_value():
     )
     ratio = value.mean() / np.abs(value).mean()
     loss = roid_learner.actor_loss(
-        state.actor.params, state.critics.params, batch, jnp.zeros(()), parts
+        state.actor.params, state.critics.params, batch, jnp.zeros(7), parts
     )
     np.testing.assert_allclose(loss, -ratio, rtol=1e-4)
-    gentle, _, _ = make(bc_anneal_steps=10)
+    gentle, _, _ = make(bc_anneal_steps=10, offline_fraction=0.5)
+    weight = np.linspace(0.0, 2.0, 7, dtype=np.float32)
     loss = roid_learner.actor_loss(
-        state.actor.params, state.critics.params, batch, jnp.array(0.4), gentle
+        state.actor.params, state.critics.params, batch, jnp.array(weight), gentle
     )
-    cloning = np.mean(np.square(action - batch.action))
-    np.testing.assert_allclose(loss, 0.4 * cloning - 2.5 * ratio, rtol=1e-4)
+    cloning = np.mean(weight * np.square(action - batch.action).mean(axis=-1))
+    np.testing.assert_allclose(loss, cloning - 2.5 * ratio, rtol=1e-4)
 
 
-def test_cloning_fades_linearly_or_is_not_there():
-    gentle = RoidConfig(bc_anneal_steps=100)
-    weights = [float(roid_learner.cloning_weight(step, gentle)) for step in (0, 25, 100, 500)]
-    assert weights == [1.0, 0.75, 0.0, 0.0]
-    assert roid_learner.cloning_weight(3, RoidConfig()) == 0.0
+def test_cloning_fades_linearly_on_logged_rows_or_on_all_or_is_not_there():
+    numbers = jnp.array([-3, 5, 6, -1, 7, 8])
+    gentle = RoidConfig(bc_anneal_steps=100, offline_fraction=0.5)
+    for step, left in ((0, 1.0), (25, 0.75), (100, 0.0), (500, 0.0)):
+        weight = roid_learner.cloning_weight(step, numbers, gentle)
+        np.testing.assert_allclose(weight, left * np.array([3, 0, 0, 3, 0, 0]), rtol=1e-6)
+    everywhere = RoidConfig(bc_anneal_steps=100, cloned="all")
+    weight = roid_learner.cloning_weight(25, numbers, everywhere)
+    np.testing.assert_allclose(weight, np.full(6, 0.75))
+    assert not np.any(roid_learner.cloning_weight(3, numbers, RoidConfig()))
+    with pytest.raises(ValueError, match="offline_fraction must be above 0 where logged rows"):
+        RoidConfig(bc_anneal_steps=100)
 
 
 @pytest.mark.parametrize(("fraction", "logged_rows"), [(0.0, 0), (0.5, 3), (1.0, 6)])

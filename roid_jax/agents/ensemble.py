@@ -24,6 +24,7 @@ class EnsembleConfig:
     """What TD3+BC is made of; the defaults are its authors' and, of the ensemble, the paper's."""
 
     hidden: tuple[int, ...] = (256, 256)
+    layer_norm: bool = False  # in the critics
     learning_rate: float = 3e-4
     discount: float = 0.99
     polyak: float = 0.005
@@ -95,7 +96,7 @@ def make_parts(config: EnsembleConfig, spec: Spec) -> Parts:
         config=config,
         layout=replay.Layout(spec.obs_dim, spec.action_dim),
         actor=networks.Actor(config.hidden, spec.action_dim),
-        critic=networks.Critic(config.hidden),
+        critic=networks.Critic(config.hidden, layer_norm=config.layer_norm),
         optimiser=optax.adam(config.learning_rate),
     )
 

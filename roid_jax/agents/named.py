@@ -5,9 +5,13 @@ from typing import Any
 from roid_jax.agents import base, ensemble, roid, roid_learner, td3bc
 from roid_jax.envs.base import Spec
 
+_TD3BC = ensemble.EnsembleConfig(
+    num_members=1, mask_probability=1.0, holdout=0, normalise_states=True
+)
+
 AGENTS = {
     "roid": (roid.roid, roid_learner.RoidConfig()),
-    "td3bc": (td3bc.td3bc, ensemble.EnsembleConfig(num_members=1, mask_probability=1.0)),
+    "td3bc": (td3bc.td3bc, _TD3BC),
 }
 
 

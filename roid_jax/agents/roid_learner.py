@@ -32,6 +32,7 @@ class RoidConfig:
     smoothing: bool = True  # noise on the target policy's action
     calibration: str = "match"  # of alpha; or `one`, or `fit` by least squares
     bc_anneal_steps: int = 0  # environment steps over which cloning fades out, 0 for none of it
+    cloned: str = "logged"  # whose actions are: only logged rows', or `all`, noise and all
 
     def __post_init__(self):
         cfg.check_whole(self, "updates")
@@ -40,7 +41,11 @@ class RoidConfig:
         cfg.check(is_right, "offline_fraction", "from 0 to 1", self.offline_fraction)
         cfg.check_one_of("warmup", self.warmup, ("frozen", "random"))
         cfg.check_one_of("target", self.target, TARGETS)
+        cfg.check_one_of("cloned", self.cloned, ("logged", "all"))
         cfg.check_one_of("calibration", self.calibration, ("match", "one", "fit"))
+        has_logged = self.offline_fraction > 0 or self.cloned == "all" or not self.bc_anneal_steps
+        expected = "above 0 where logged rows are cloned"
+        cfg.check(has_logged, "offline_fraction", expected, self.offline_fraction)
         given = self.offline.holdout
         cfg.check(given >= 2, "offline.holdout", "at least 2, to calibrate on", given)
 
@@ -154,12 +159,12 @@ def _update(
     gradient, (td_loss, spread) = jax.grad(value_loss, has_aux=True)(state.critics.params)
     optimiser = parts.offline.optimiser
     state = state.replace(critics=base.descend(optimiser, state.critics, gradient))
-    weight = cloning_weight(step, parts.config)
+    weight = cloning_weight(step, numbers, parts.config)
     state = jax.lax.cond(
         is_time, lambda state: _move_actor(parts, state, batch, weight), lambda state: state, state
     )
-    value = jnp.mean(target)
-    return state, {"td_loss": td_loss, "batch_spread": spread, "value": value, "cloning": weight}
+    found = {"td_loss": td_loss, "batch_spread": spread}
+    return state, {**found, "value": jnp.mean(target), "cloning": jnp.mean(weight)}
 
 
 def _move_actor(parts: Parts, state: RoidState, batch: Transitions, weight: Array) -> RoidState:
@@ -203,11 +208,17 @@ def critic_target(key: Key, state: RoidState, batch: Transitions, parts: Parts) 
     return losses.td_target(reward, discount, next_values, gamma=parts.config.offline.discount)
 
 
-def cloning_weight(step: Array, config: RoidConfig) -> Array:
-    """Returns `[]` the weight of cloning: from 1 at the handover linearly to 0, or always 0."""
+def cloning_weight(step: Array, numbers: Array, config: RoidConfig) -> Array:
+    """Returns `[B]` how much the action of each row is cloned: from 1 linearly to 0, or always 0.
+
+    Of a batch's mean it is that; with cloning of logged rows alone, each of them weighs more.
+    """
     if not config.bc_anneal_steps:
-        return jnp.zeros(())
-    return jnp.maximum(1.0 - step / config.bc_anneal_steps, 0.0)
+        return jnp.zeros(numbers.shape)
+    is_cloned = (numbers < 0) | (config.cloned == "all")
+    share = jnp.maximum(jnp.mean(is_cloned.astype(jnp.float32)), 1e-6)
+    left = jnp.maximum(1.0 - step / config.bc_anneal_steps, 0.0)
+    return jnp.where(is_cloned, left / share, 0.0)
 
 
 def actor_loss(
@@ -219,14 +230,14 @@ def actor_loss(
 ) -> Array:
     """Returns the mean of -Qbar(s, pi(s)) / mean |Qbar|, Qbar the critics' mean.
 
-    Unlike the paper, where cloning is annealed: alpha times that, plus weight (pi(s) - a)^2, which
-    at the handover is the loss that the actor was trained with. Going to the paper's at once loses
-    the policy within some thousand updates.
+    Unlike the paper, where cloning is annealed: alpha times that, plus weight (pi(s) - a)^2 with
+    the `[B]` weights of the rows, which at the handover is the loss that the actor was trained
+    with. Going to the paper's at once loses the policy within some thousand updates.
     """
     chosen = parts.offline.actor.apply(params, batch.obs)
     value = jnp.mean(values(parts, critics, batch.obs, chosen), axis=0)
     worth = jnp.mean(value) / jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
     if not parts.config.bc_anneal_steps:
         return -worth
-    cloning = jnp.mean(jnp.square(chosen - batch.action))
-    return weight * cloning - parts.config.offline.bc_alpha * worth
+    cloning = jnp.mean(jnp.square(chosen - batch.action), axis=-1)
+    return jnp.mean(weight * cloning) - parts.config.offline.bc_alpha * worth
