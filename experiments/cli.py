@@ -88,14 +88,14 @@ def run(
     main: Callable[..., None],
     define_flags: Callable[[], None],
     *,
-    arguments: tuple[str, ...] = (),
+    arguments: tuple[str, ...] | None = (),
 ) -> NoReturn:
     """Defines the flags, parses the command line and runs `main`.
 
     Args:
       main: called with the words of the command line that are no flags.
       define_flags: declares the flags.
-      arguments: names of those words; later ones may be left out.
+      arguments: names of those words; later ones may be left out. None for any number of them.
     """
 
     def parse(argv: list[str]) -> list[str]:
@@ -104,7 +104,7 @@ def run(
         except flags.Error as error:
             fail(str(error))
         words = rest[1:]
-        if len(words) > len(arguments):
+        if arguments is not None and len(words) > len(arguments):
             extra = words[len(arguments)]
             fail(f"unexpected argument {extra!r}; every option is a flag, see --help.")
         return rest

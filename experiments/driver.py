@@ -41,12 +41,16 @@ class Problem(NamedTuple):
         """Returns the key of a part of the run."""
         return jax.random.split(jax.random.key(self.seed), len(_PARTS))[_PARTS.index(part)]
 
+    def names(self) -> dict[str, Any]:
+        """Returns which run it is, as plain data."""
+        names = {"agent": self.agent_name, "env": self.env_name, "dataset": self.dataset_name}
+        return {**names, "seed": self.seed}
+
     def identity(self) -> dict[str, Any]:
         """Returns what the run's numbers depend on, as plain data."""
-        names = {"agent": self.agent_name, "env": self.env_name, "dataset": self.dataset_name}
         fields = cfg.flatten(self.config)
         kept = {name: value for name, value in fields.items() if name not in _FREE}
-        return {**names, "seed": self.seed, **kept}
+        return {**self.names(), **kept}
 
     def score(self, returns: np.ndarray) -> np.ndarray:
         """Returns normalised scores where the world has them, else the returns themselves."""
@@ -188,4 +192,5 @@ def save(problem: Problem, progress: Progress, checkpoints: checkpoint.Checkpoin
     is_online = progress.phase == "online"
     number = progress.step + is_online * (problem.config.offline_steps + 1)
     notes = {"phase": progress.phase, "step": progress.step, "rows": progress.rows}
-    checkpoints.save(number, progress.state, {**notes, "identity": problem.identity()})
+    notes["identity"] = problem.identity()
+    checkpoints.save(number, progress.state, notes, score=progress.rows[-1]["score"])

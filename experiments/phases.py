@@ -32,11 +32,11 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
             length = _length(problem, progress.phase, step, stop)
             state, chunk = advance(state, step, length)
             metrics.append(jax.device_get(chunk))
+            _require_finite(metrics[-1], progress.phase, step)
             step += length
             report(length, _last_score(progress))
         progress = Progress(progress.phase, step, state, progress.rows)
-        means = _means(metrics, progress)
-        row = evaluate(progress, means, time.perf_counter() - started)
+        row = evaluate(progress, _means(metrics), time.perf_counter() - started)
         progress = progress._replace(rows=[*progress.rows, row])
         yield progress
 
@@ -106,14 +106,21 @@ def _length(problem: Problem, phase: str, step: int, stop: int) -> int:
     return min(length, warmup - step) if phase == "online" and step < warmup else length
 
 
-def _means(metrics: list[dict[str, np.ndarray]], progress: Progress) -> dict[str, float]:
-    """Returns the mean of each number over an interval; one that is not finite ends the run."""
+def _require_finite(metrics: dict[str, np.ndarray], phase: str, first_step: int) -> None:
+    """Ends the run at the first number of a chunk that is not finite."""
+    for name, values in metrics.items():
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            value, step = values[bad[0]], first_step + bad[0]
+            raise Diverged(f"{name} is {value} at {phase} step {step}")
+
+
+def _means(metrics: list[dict[str, np.ndarray]]) -> dict[str, float]:
+    """Returns the mean of each number over an interval."""
     means = {}
     for name in sorted({name for chunk in metrics for name in chunk}):
         values = np.concatenate([chunk[name] for chunk in metrics if name in chunk])
         means[name] = float(np.mean(values.astype(np.float64)))
-        if not np.all(np.isfinite(values)):
-            raise Diverged(f"{name} is {means[name]} by {progress.phase} step {progress.step}")
     return means
 
 

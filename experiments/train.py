@@ -94,7 +94,8 @@ def run(
             state = driver.start(
                 problem, checkpoints, resume=flags.FLAGS.resume, source=_source(problem)
             )
-            results.write_config(folder / "config.json", cfg.to_dict(problem.config))
+            settings = cfg.to_dict(problem.config)
+            results.write_config(folder / "config.json", settings, run=problem.names())
         for phase in ("offline", "online"):
             if state.phase == "offline" and phase == "online":
                 driver.keep_offline(problem, state, folder)
@@ -124,7 +125,9 @@ def _run_phase(
                 driver.save(problem, state, checkpoints)
                 results.write_rows(folder / "results.jsonl", state.rows)
     except driver.Diverged as error:
-        cli.fail(f"the run diverged: {error}; its last good checkpoint is in {folder}.", code=1)
+        last = checkpoints.latest()
+        kept = "nothing was saved" if last is None else f"checkpoint {last} in {folder} is good"
+        cli.fail(f"the run diverged: {error}; {kept}.", code=1)
     return state
 
 

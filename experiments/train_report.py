@@ -29,10 +29,7 @@ def finish(problem: Problem, progress: Progress) -> Finished:
     offline = [row["score"] for row in progress.rows if row["phase"] == "offline"]
     trained = online[1:]
     summary = {
-        "agent": problem.agent_name,
-        "env": problem.env_name,
-        "dataset": problem.dataset_name,
-        "seed": problem.seed,
+        **problem.names(),
         "offline_score": online[0] if online else offline[-1],
         "online_last": trained[-1] if trained else None,
         "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,

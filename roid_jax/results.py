@@ -96,8 +96,8 @@ def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:
     write_bytes(path, buffer.getvalue().encode())
 
 
-def write_config(path: pathlib.Path, config: Mapping[str, Any]) -> None:
-    """Writes the resolved configuration with the command and the versions beside it."""
+def write_config(path: pathlib.Path, config: Mapping[str, Any], **about: Any) -> None:
+    """Writes the resolved configuration with the command, the versions and more beside it."""
     command = [pathlib.Path(sys.argv[0]).stem, *sys.argv[1:]]
-    record = {"command": command, "config": config, "versions": versions()}
+    record = {"command": command, **about, "config": config, "versions": versions()}
     write_bytes(path, f"{json.dumps(record, indent=2)}\n".encode())

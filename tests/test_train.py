@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +123,64 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_left_alone(home, tmp_
         run.wait()
     assert call(home, f"--workdir={tmp_path / 'killed'}").returncode == 0
     assert summary(tmp_path / "killed")["digest"] == summary(home / "whole")["digest"]
+
+
+def test_a_run_that_is_no_longer_finite_stops_and_keeps_what_was_good(home, tmp_path):
+    # Offline the values are far beyond all sense, yet finite; their spread, squared, is not.
+    wild = "--config.agent.offline.learning_rate=1e8", "--config.agent.offline.layer_norm=false"
+    done = call(home, f"--workdir={tmp_path}", *wild)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    found = re.fullmatch(
+        r"error: the run diverged: information is (inf|nan) at online step 0; "
+        r"checkpoint 101 in \S+ is good\.\n",
+        done.stderr,
+    )
+    assert found, done.stderr
+    assert (tmp_path / "seed_0" / "checkpoints" / "101").is_dir()
+    assert [row["phase"] for row in rows(tmp_path)] == ["offline", "offline", "online"]
+
+
+def report(home, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.report", *map(str, words)],
+        cwd=ROOT,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(home / "whole", other, ignore=shutil.ignore_patterns("checkpoints", "offline"))
+    shutil.copytree(other / "seed_0", other / "seed_1")
+    done = report(home, home / "whole", f"twice={other}", f"--out={tmp_path / 'out'}")
+    assert done.returncode == 0, done.stderr
+    first, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
+    last, best, lowest = scores[-1], max(scores), min(scores)
+    expected = [f"{value:.1f}" for value in (first, last, sum(scores) / 2, best, lowest)]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["hopper", "whole", "0", *expected, "100"] in lines
+    assert ["hopper", "twice", "mean", *expected] in lines
+    written = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert written[0].startswith("run,seed,phase,step,score") and len(written) == 1 + 3 * 5
+    for name in ("curves.png", "diagnostics.png"):
+        assert (tmp_path / "out" / name).stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "name at least one workdir"),
+        (("/nowhere",), "there are no results of experiments.train in '/nowhere'"),
+    ],
+)
+def test_a_report_of_nothing_is_refused_in_one_line(home, words, expected):
+    done = report(home, *words)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ") and expected in done.stderr
 
 
 def test_the_length_of_a_chunk_changes_no_number(home, tmp_path):
