@@ -181,6 +181,14 @@ def test_a_batch_has_the_asked_fraction_of_logged_rows(fraction, logged_rows):
     assert np.all((numbers >= 0) == is_lived)
 
 
+def test_the_spread_is_told_of_all_critics_and_of_the_means_of_twins():
+    found = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    told = ensemble.spreads(jnp.array(found))
+    np.testing.assert_allclose(told["batch_spread"], found.std(axis=0).mean(), rtol=1e-5)
+    pairs = (found[0::2] + found[1::2]) / 2
+    np.testing.assert_allclose(told["pair_spread"], pairs.std(axis=0).mean(), rtol=1e-5)
+
+
 def test_updates_move_the_actor_every_second_time_over_environment_steps():
     parts, dataset, start = make()
     parts = parts._replace(

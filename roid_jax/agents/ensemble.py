@@ -162,3 +162,14 @@ def member_mask(key: Key, salt: Array, numbers: Array, members: Array, parts: Pa
     if parts.config.mask == "batch":
         return jax.random.bernoulli(key, probability, numbers.shape).astype(jnp.float32)
     return replay.bootstrap_mask(salt, numbers, members, probability=probability)
+
+
+def spreads(found: Array) -> dict[str, Array]:
+    """Returns how far `[K, B]` values differ: all of them, and the means of twins.
+
+    Twins had the same rows and one target, so K of them are fewer than K opinions; by how much is
+    seen from the second number.
+    """
+    pairs = jnp.mean(found.reshape(-1, 2, found.shape[1]), axis=1)
+    spread, pair_spread = (jnp.mean(jnp.std(x, axis=0)) for x in (found, pairs))
+    return {"batch_spread": spread, "pair_spread": pair_spread}

@@ -151,20 +151,19 @@ def _update(
     mask = ensemble.member_mask(key_mask, state.salt, of_rows, members, parts.offline)
     target = critic_target(key_target, state, batch, parts)
 
-    def value_loss(params: networks.Params) -> tuple[Array, Array]:
+    def value_loss(params: networks.Params) -> tuple[Array, dict[str, Array]]:
         found = values(parts, params, batch.obs, batch.action)
         errors = losses.masked_mean(jnp.square(found - target), mask)
-        return jnp.sum(errors), (jnp.mean(errors), jnp.mean(jnp.std(found, axis=0)))
+        return jnp.sum(errors), {"td_loss": jnp.mean(errors), **ensemble.spreads(found)}
 
-    gradient, (td_loss, spread) = jax.grad(value_loss, has_aux=True)(state.critics.params)
+    gradient, metrics = jax.grad(value_loss, has_aux=True)(state.critics.params)
     optimiser = parts.offline.optimiser
     state = state.replace(critics=base.descend(optimiser, state.critics, gradient))
     weight = cloning_weight(step, numbers, parts.config)
     state = jax.lax.cond(
         is_time, lambda state: _move_actor(parts, state, batch, weight), lambda state: state, state
     )
-    found = {"td_loss": td_loss, "batch_spread": spread}
-    return state, {**found, "value": jnp.mean(target), "cloning": jnp.mean(weight)}
+    return state, {**metrics, "value": jnp.mean(target), "cloning": jnp.mean(weight)}
 
 
 def _move_actor(parts: Parts, state: RoidState, batch: Transitions, weight: Array) -> RoidState:
