@@ -1,4 +1,5 @@
-# make run    the bandit tables and figures of the paper, beside its own numbers
+# make run    ROID on logged hopper data: offline, then online, with a table and a learning curve
+# make bandits  the bandit tables and figures of the paper, beside its own numbers
 # make test   lint, then the test suite
 # make setup  the environment both use: .venv, made once from requirements.lock
 # make lock   pin requirements.lock afresh from the ranges in setup.py
@@ -9,10 +10,13 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: run test lint format setup lock embedded clean
+.PHONY: run bandits test lint format setup lock embedded clean
 .DELETE_ON_ERROR:
 
 run: setup
+	@$(BIN)/python -m experiments.train
+
+bandits: setup
 	@$(BIN)/python -m experiments.bandits --workdir=runs/bandits
 
 test: lint

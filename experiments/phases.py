@@ -64,11 +64,13 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, dict, float], dict[st
         key = jax.random.fold_in(problem.key("evaluate"), number)
         state = progress.state.agent if is_online else progress.state
         returns = np.asarray(play(key, state).returns, np.float64)
+        scores = problem.score(returns)
         return {
             "seed": problem.seed,
             "phase": progress.phase,
             "step": progress.step,
-            "score": float(np.mean(problem.score(returns))),
+            "score": float(np.mean(scores)),
+            "score_error": float(np.std(scores) / np.sqrt(max(1, len(scores) - 1))),
             "returns": returns.tolist(),
             **metrics,
             "seconds": round(seconds, 3),

@@ -91,22 +91,26 @@ def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:
 
 
 def make_figure(finished: Sequence[Finished]) -> bytes:
-    """Returns the learning curve: the score over online steps, the offline score marked."""
+    """Returns the learning curve: the score over online steps, the offline score marked.
+
+    Bands are one standard error over the episodes of an evaluation.
+    """
     lines = []
     for one in finished:
         rows = [row for row in one.rows if row["phase"] == "online"] or one.rows
-        steps, scores = (np.array([row[name] for row in rows]) for name in ("step", "score"))
-        lines.append(figures.Line(f"seed {one.summary['seed']}", steps, scores))
+        fields = "step", "score", "score_error"
+        steps, scores, errors = (np.array([row[name] for row in rows]) for name in fields)
+        lines.append(figures.Line(f"seed {one.summary['seed']}", steps, scores, errors))
     offline = float(np.mean([one.summary["offline_score"] for one in finished]))
     last = max(float(line.x[-1]) for line in lines)
     lines.append(
-        figures.Line("offline", np.array([0.0, last]), np.array([offline] * 2), style="--")
+        figures.Line("offline score", np.array([0.0, last]), np.array([offline] * 2), style="--")
     )
     first = finished[0].summary
     panel = figures.Panel(
-        title=f"{first['agent']} on {first['env']}",
+        title=f"{first['agent']} on {first['env']}, from {first['dataset'].split('/')[-1]}",
         x_label="online steps",
-        y_label="score",
+        y_label="score, mean of the episodes and its standard error",
         lines=lines,
     )
     return figures.draw([panel], columns=1, title="", width=6.0)

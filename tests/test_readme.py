@@ -23,6 +23,11 @@ def test_every_flag_it_shows_is_defined():
     flags = set(re.findall(r"--([a-z_.]+)", README))
     known = {
         "help",
+        "task",
+        "num_seeds",
+        "selector",
+        "from_checkpoint",
+        "out",
         "problem",
         "preset",
         "profile",
