@@ -47,13 +47,12 @@ _PAPER = {
 }
 
 # Where steps are few the policy must survive the handover, and the critics must be worth following
-# by then: cloning fades out instead of stopping, half of each batch is logged, states are
-# normalised, critics have LayerNorm, and targets follow twice as fast.
+# by then: cloning fades out over the budget instead of stopping, half of each batch is logged,
+# states are normalised, critics have LayerNorm, and targets follow twice as fast.
 _GENTLE = {
     "updates": 1,
     "warmup_steps": 1000,
     "offline_fraction": 0.5,
-    "bc_anneal_steps": 20_000,
     "offline.hidden": (128, 128),
     "offline.layer_norm": True,
     "offline.normalise_states": True,
@@ -78,12 +77,12 @@ def _paper(settings: Any) -> TrainConfig:
 def _cpu(settings: Any) -> TrainConfig:
     """At most about 40 minutes a seed on two cores."""
     if isinstance(settings, RoidConfig):
-        settings = cfg.override(settings, _GENTLE)
+        settings = cfg.override(settings, {**_GENTLE, "bc_anneal_steps": 30_000})
     return TrainConfig(
         offline_steps=50_000,
-        online_steps=50_000,
+        online_steps=30_000,
         eval_interval=2500,
-        replay_capacity=50_000,
+        replay_capacity=30_000,
         agent=settings,
     )
 
@@ -94,7 +93,7 @@ def _demo(settings: Any) -> TrainConfig:
     if isinstance(settings, RoidConfig):
         changes = {f"offline.{name}": value for name, value in small.items()}
         changes |= {"offline.num_members": 3, "offline.holdout": 2000, "offline.bc_alpha": 1.0}
-        settings = cfg.override(settings, {**_GENTLE, **changes})
+        settings = cfg.override(settings, {**_GENTLE, **changes, "bc_anneal_steps": 20_000})
     elif isinstance(settings, EnsembleConfig):
         settings = cfg.override(settings, small)
     return TrainConfig(
