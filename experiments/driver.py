@@ -20,7 +20,7 @@ from roid_jax.agents import base, named
 from roid_jax.data import load, prepare
 from roid_jax.envs import named as worlds
 from roid_jax.envs.base import Environment
-from roid_jax.types import Key
+from roid_jax.types import Array, Key
 
 DATASET_AXES = replay.Dataset(rows=None, order=0)
 
@@ -111,8 +111,6 @@ def make_problem(
             f"but {env_name!r} has {layout.obs_dim} and {layout.action_dim}."
         )
     rows = layout.pack(prepare.transitions(recording))
-    orders = [replay.draw_order(key, len(rows)) for key in _keys(numbers, "data")]
-    datasets = [replay.Dataset(rows=rows, order=order) for order in orders]
     mesh = seeds.make_mesh(len(numbers))
     return Problem(
         agent_name=agent_name,
@@ -123,9 +121,23 @@ def make_problem(
         env=env,
         wide=wide,
         agent=named.make(agent_name, config.agent, env.spec),
-        dataset=seeds.stack(datasets, DATASET_AXES, mesh),
+        dataset=_make_dataset(rows, numbers, mesh),
         mesh=mesh,
     )
+
+
+def with_seeds(problem: Problem, numbers: Sequence[int]) -> Problem:
+    """Returns the same problem of other seeds."""
+    mesh = seeds.make_mesh(len(numbers))
+    dataset = _make_dataset(problem.dataset.rows, numbers, mesh)
+    return problem._replace(seeds=tuple(numbers), dataset=dataset, mesh=mesh)
+
+
+def _make_dataset(rows: Array, numbers: Sequence[int], mesh: Mesh) -> replay.Dataset:
+    """Returns the rows, on every device, with an order for each seed."""
+    orders = [replay.draw_order(key, len(rows)) for key in _keys(numbers, "data")]
+    datasets = [replay.Dataset(rows=rows, order=order) for order in orders]
+    return seeds.stack(datasets, DATASET_AXES, mesh)
 
 
 def begin(problem: Problem) -> Progress:

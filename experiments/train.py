@@ -52,22 +52,20 @@ def main() -> None:
     with cli.border():
         config = configured()
         name = f"{values.agent}-{values.task}-{values.profile}"
-        workdir = results.open_workdir(values.workdir or f"runs/{name}")
-    numbers = range(values.seed, values.seed + values.num_seeds)
+        numbers = range(values.seed, values.seed + values.num_seeds)
+        problem = driver.make_problem(values.agent, env_name(), dataset_name(), numbers, config)
     finished = {}
     with contextlib.ExitStack() as stack:
         with cli.border():
+            workdir = results.open_workdir(values.workdir or f"runs/{name}")
             folders = {n: results.open_workdir(workdir / f"seed_{n}") for n in numbers}
             stores = {
                 n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
                 for n in numbers
             }
         for together, step in saved.groups(stores):
-            with cli.border():
-                problem = driver.make_problem(
-                    values.agent, env_name(), dataset_name(), together, config
-                )
-            finished |= run(problem, step, folders, stores, console)
+            part = driver.with_seeds(problem, together)
+            finished |= run(part, step, folders, stores, console)
     ordered = [finished[n] for n in numbers]
     with cli.border():
         results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(ordered))
