@@ -1,24 +1,28 @@
-"""One run from logged data to a fine-tuned policy: offline, handover, online; saved as it goes.
+"""Runs from logged data to a fine-tuned policy: offline, handover, online; saved as they go.
 
-Between two evaluations everything is compiled chunks; after each the run is saved whole, so that a
-killed one goes on there and ends with the same numbers.
+Several seeds are one program with a leading axis S. Between two evaluations everything is compiled
+chunks; after each of them every seed is saved whole and on its own, so that a killed run goes on
+there, beside the same seeds or others, and ends with the same numbers.
 """
 
-import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from experiments.profiles import TrainConfig
-from roid_jax import checkpoint, evaluation, replay, training
 from roid_jax import config as cfg
+from roid_jax import evaluation, replay, seeds, training
 from roid_jax.agents import base, named
 from roid_jax.data import load, prepare
 from roid_jax.envs import named as worlds
 from roid_jax.envs.base import Environment
-from roid_jax.types import Key
+from roid_jax.types import Array, Key
+
+DATASET_AXES = replay.Dataset(rows=None, order=0)
 
 _FREE = ("chunk",)  # fields that change no number
 _PARTS = ("data", "init", "pretrain", "handover", "begin", "online", "evaluate")
@@ -30,56 +34,72 @@ class Problem(NamedTuple):
     agent_name: str
     env_name: str
     dataset_name: str
-    seed: int
+    seeds: tuple[int, ...]
     config: TrainConfig
     env: Environment
     wide: Environment
     agent: base.Agent
-    dataset: replay.Dataset
+    dataset: replay.Dataset  # rows that all share, `[S, N]` an order for each
+    mesh: Mesh
 
     def key(self, part: str) -> Key:
-        """Returns the key of a part of the run."""
-        return jax.random.split(jax.random.key(self.seed), len(_PARTS))[_PARTS.index(part)]
+        """Returns `[S]` the keys of a part of the runs."""
+        return _keys(self.seeds, part)
 
-    def names(self) -> dict[str, Any]:
+    def names(self, seed: int) -> dict[str, Any]:
         """Returns which run it is, as plain data."""
         names = {"agent": self.agent_name, "env": self.env_name, "dataset": self.dataset_name}
-        return {**names, "seed": self.seed}
+        return {**names, "seed": seed}
 
-    def identity(self) -> dict[str, Any]:
-        """Returns what the run's numbers depend on, as plain data."""
+    def identity(self, seed: int) -> dict[str, Any]:
+        """Returns what a run's numbers depend on, as plain data."""
         fields = cfg.flatten(self.config)
         kept = {name: value for name, value in fields.items() if name not in _FREE}
-        return {**self.names(), **kept}
+        return {**self.names(seed), **kept}
 
     def score(self, returns: np.ndarray) -> np.ndarray:
         """Returns normalised scores where the world has them, else the returns themselves."""
         is_known = self.env_name in evaluation.REFERENCE_RETURNS
         return evaluation.normalised_score(self.env_name, returns) if is_known else returns
 
+    def compile(self, function: Callable, *in_axes: Any, out_axes: Any = 0, **how: Any) -> Callable:
+        """Returns the function of one run, compiled for all of them."""
+        return seeds.over(function, self.mesh, in_axes, out_axes, **how)
+
 
 class Progress(NamedTuple):
-    """How far a run is.
+    """How far the runs are.
 
     phase: `offline` or `online`; step: how many steps of it are done.
-    state: the agent's, offline; online everything that changes.
-    rows: one for each evaluation.
+    state: the agents', offline; online everything that changes. Leaves `[S, ...]`.
+    rows: of each seed, one for each evaluation.
     """
 
     phase: str
     step: int
     state: Any
-    rows: list[dict[str, Any]]
+    rows: list[list[dict[str, Any]]]
+
+    @property
+    def axes(self) -> seeds.Axes:
+        """Which leaves of the state have the seed axis."""
+        return 0 if self.phase == "offline" else training.ONLINE_AXES
 
 
 class Diverged(Exception):
-    """A number of the run is no longer finite."""
+    """A number of a run is no longer finite."""
+
+
+def _keys(numbers: Sequence[int], part: str) -> Key:
+    return jnp.stack(
+        [jax.random.split(jax.random.key(n), len(_PARTS))[_PARTS.index(part)] for n in numbers]
+    )
 
 
 def make_problem(
-    agent_name: str, env_name: str, dataset_name: str, seed: int, config: TrainConfig
+    agent_name: str, env_name: str, dataset_name: str, numbers: Sequence[int], config: TrainConfig
 ) -> Problem:
-    """Returns the problem with its data, its worlds and its agent."""
+    """Returns the problem of these seeds, with its data, its worlds and its agent."""
     env = worlds.make(env_name, physics=config.physics)
     wide = worlds.make(env_name, physics=config.physics, threads=2)
     recording = load.load(dataset_name)
@@ -90,107 +110,56 @@ def make_problem(
             f"{dataset_name!r} has {given.obs_dim} observations and {given.action_dim} actions, "
             f"but {env_name!r} has {layout.obs_dim} and {layout.action_dim}."
         )
-    key = jax.random.split(jax.random.key(seed), len(_PARTS))[_PARTS.index("data")]
+    rows = layout.pack(prepare.transitions(recording))
+    mesh = seeds.make_mesh(len(numbers))
     return Problem(
         agent_name=agent_name,
         env_name=env_name,
         dataset_name=dataset_name,
-        seed=seed,
+        seeds=tuple(numbers),
         config=config,
         env=env,
         wide=wide,
         agent=named.make(agent_name, config.agent, env.spec),
-        dataset=replay.make_dataset(key, layout, prepare.transitions(recording)),
+        dataset=_make_dataset(rows, numbers, mesh),
+        mesh=mesh,
     )
+
+
+def with_seeds(problem: Problem, numbers: Sequence[int]) -> Problem:
+    """Returns the same problem of other seeds."""
+    mesh = seeds.make_mesh(len(numbers))
+    dataset = _make_dataset(problem.dataset.rows, numbers, mesh)
+    return problem._replace(seeds=tuple(numbers), dataset=dataset, mesh=mesh)
+
+
+def _make_dataset(rows: Array, numbers: Sequence[int], mesh: Mesh) -> replay.Dataset:
+    """Returns the rows, on every device, with an order for each seed."""
+    orders = [replay.draw_order(key, len(rows)) for key in _keys(numbers, "data")]
+    datasets = [replay.Dataset(rows=rows, order=order) for order in orders]
+    return seeds.stack(datasets, DATASET_AXES, mesh)
 
 
 def begin(problem: Problem) -> Progress:
-    """Returns a run that learned nothing yet."""
-    state = jax.jit(problem.agent.init)(problem.key("init"), problem.dataset)
-    return Progress("offline", 0, jax.tree.map(jnp.copy, state), [])
+    """Returns runs that learned nothing yet."""
+
+    def init(key: Key, dataset: replay.Dataset) -> Any:
+        return jax.tree.map(jnp.copy, problem.agent.init(key, dataset))
+
+    state = problem.compile(init, 0, DATASET_AXES)(problem.key("init"), problem.dataset)
+    return Progress("offline", 0, state, [[] for _ in problem.seeds])
 
 
 def hand_over(problem: Problem, progress: Progress) -> Progress:
-    """Returns the run at the start of its online phase."""
-    handover = jax.jit(problem.agent.handover)
-    state = handover(problem.key("handover"), progress.state, problem.dataset)
-    online = training.begin_online(
-        problem.key("begin"),
-        problem.agent,
-        state,
-        problem.env,
-        capacity=problem.config.replay_capacity,
-    )
-    return Progress("online", 0, online, progress.rows)
+    """Returns the runs at the start of their online phase."""
 
+    def cross(key: Key, key_begin: Key, state: Any, dataset: replay.Dataset) -> training.Online:
+        start = problem.agent.handover(key, state, dataset)
+        capacity = problem.config.replay_capacity
+        return training.begin_online(
+            key_begin, problem.agent, start, problem.env, capacity=capacity
+        )
 
-def start(
-    problem: Problem,
-    checkpoints: checkpoint.Checkpoints,
-    *,
-    resume: bool,
-    source: pathlib.Path | None,
-) -> Progress:
-    """Returns where a run begins: as it was saved, with another's offline phase, or at nothing.
-
-    Args:
-      problem: what is to be learned.
-      checkpoints: of this run.
-      resume: whether what is there is to be gone on with.
-      source: the directory that `keep_offline` wrote for another run.
-    """
-    latest = checkpoints.latest()
-    if latest is not None and not resume:
-        raise ValueError("there is a run in this workdir; go on with --resume, or take another.")
-    if latest is not None:
-        return _restore(problem, checkpoints, latest)
-    return begin(problem) if source is None else _take_over(problem, source)
-
-
-def keep_offline(problem: Problem, progress: Progress, folder: pathlib.Path) -> None:
-    """Keeps the end of the offline phase, for other runs to begin with."""
-    with checkpoint.Checkpoints(folder / "offline", keep=1) as checkpoints:
-        if checkpoints.latest() is None:
-            notes = {"rows": progress.rows, "identity": offline_identity(problem)}
-            checkpoints.save(progress.step, progress.state, notes)
-
-
-def offline_identity(problem: Problem) -> dict[str, Any]:
-    """Returns what the end of the offline phase depends on."""
-    kept = ("agent.offline.", "offline_steps", "env", "dataset", "seed", "physics")
-    fields = problem.identity()
-    if "agent.offline.hidden" not in fields:  # an agent that is one phase's alone
-        kept = (*kept, "agent")
-    return {name: value for name, value in fields.items() if name.startswith(kept)}
-
-
-def _take_over(problem: Problem, source: pathlib.Path) -> Progress:
-    with checkpoint.Checkpoints(source, keep=1) as checkpoints:
-        latest = checkpoints.latest()
-        if latest is None:
-            raise ValueError(f"there is no whole checkpoint in {source}.")
-        notes = checkpoints.notes(latest)
-        checkpoint.require_same(notes["identity"], offline_identity(problem))
-        state = checkpoints.restore(latest, begin(problem).state)
-    return Progress("offline", latest, state, notes["rows"])
-
-
-def _restore(problem: Problem, checkpoints: checkpoint.Checkpoints, step: int) -> Progress:
-    notes = checkpoints.notes(step)
-    checkpoint.require_same(notes["identity"], problem.identity())
-    like = begin(problem)
-    if notes["phase"] == "online":
-        like = hand_over(problem, like)
-    state = checkpoints.restore(step, like.state)
-    if notes["phase"] == "online":
-        state = state.replace(env=problem.env.resume(state.env))
-    return Progress(notes["phase"], notes["step"], state, notes["rows"])
-
-
-def save(problem: Problem, progress: Progress, checkpoints: checkpoint.Checkpoints) -> None:
-    """Saves everything that the rest of the run depends on."""
-    is_online = progress.phase == "online"
-    number = progress.step + is_online * (problem.config.offline_steps + 1)
-    notes = {"phase": progress.phase, "step": progress.step, "rows": progress.rows}
-    notes["identity"] = problem.identity()
-    checkpoints.save(number, progress.state, notes, score=progress.rows[-1]["score"])
+    run = problem.compile(cross, 0, 0, 0, DATASET_AXES, out_axes=training.ONLINE_AXES)
+    keys = problem.key("handover"), problem.key("begin")
+    return Progress("online", 0, run(*keys, progress.state, problem.dataset), progress.rows)

@@ -10,17 +10,21 @@ A run that was stopped goes on when it is started again with the same workdir. W
 (a row for each evaluation), config.json, summary.json, a figure, and checkpoints.
 """
 
+import contextlib
 import pathlib
+from collections.abc import Mapping
 
 import rich.console
 from absl import flags
 
-from experiments import cli, driver, phases, profiles, train_report
+from experiments import cli, driver, phases, profiles, saved, train_report
 from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
 from roid_jax.report import tables
+
+Folders = Mapping[int, pathlib.Path]  # by seed
 
 
 def define_flags() -> None:
@@ -32,7 +36,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("selector", None, SELECTORS, "How an ensemble chooses its actions.")
     flags.DEFINE_enum("profile", "demo", profiles.PROFILES, "How long and how large.")
     flags.DEFINE_integer("seed", 0, "The first seed.", lower_bound=0, upper_bound=2**30)
-    flags.DEFINE_integer("num_seeds", 1, "How many, one up from another.", lower_bound=1)
+    flags.DEFINE_integer("num_seeds", 1, "How many, side by side in one program.", lower_bound=1)
     flags.DEFINE_string("workdir", None, "Where results land; runs/<agent>-<task>-<profile>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")
@@ -48,16 +52,24 @@ def main() -> None:
     with cli.border():
         config = configured()
         name = f"{values.agent}-{values.task}-{values.profile}"
-        workdir = results.open_workdir(values.workdir or f"runs/{name}")
-    finished = []
-    for seed in range(values.seed, values.seed + values.num_seeds):
+        numbers = range(values.seed, values.seed + values.num_seeds)
+        problem = driver.make_problem(values.agent, env_name(), dataset_name(), numbers, config)
+    finished = {}
+    with contextlib.ExitStack() as stack:
         with cli.border():
-            problem = driver.make_problem(values.agent, env_name(), dataset_name(), seed, config)
-            folder = results.open_workdir(workdir / f"seed_{seed}")
-        finished.append(run(problem, folder, console))
+            workdir = results.open_workdir(values.workdir or f"runs/{name}")
+            folders = {n: results.open_workdir(workdir / f"seed_{n}") for n in numbers}
+            stores = {
+                n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
+                for n in numbers
+            }
+        for together, step in saved.groups(stores):
+            part = driver.with_seeds(problem, together)
+            finished |= run(part, step, folders, stores, console)
+    ordered = [finished[n] for n in numbers]
     with cli.border():
-        results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(finished))
-    tables.show(train_report.make_table(problem, finished), console)
+        results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(ordered))
+    tables.show(train_report.make_table(problem, ordered), console)
     console.print(f"Results and the learning curve are in {workdir}/", soft_wrap=True)
 
 
@@ -84,63 +96,81 @@ def dataset_name() -> str:
 
 
 def run(
-    problem: driver.Problem, folder: pathlib.Path, console: rich.console.Console
-) -> train_report.Finished:
-    """Runs one seed from where it is to its end."""
+    problem: driver.Problem,
+    step: int | None,
+    folders: Folders,
+    stores: saved.Stores,
+    console: rich.console.Console,
+) -> dict[int, train_report.Finished]:
+    """Runs seeds that are equally far, from their checkpoint to their end."""
     with cli.border():
-        checkpoints = checkpoint.Checkpoints(folder / "checkpoints")
-    with checkpoints:
+        state = _start(problem, step, stores)
+        settings = cfg.to_dict(problem.config)
+        for seed in problem.seeds:
+            names = problem.names(seed)
+            results.write_config(folders[seed] / "config.json", settings, run=names)
+    for phase in ("offline", "online"):
+        if state.phase == "offline" and phase == "online":
+            saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
+            state = driver.hand_over(problem, state)
+        if state.phase == phase:
+            state = _run_phase(problem, state, folders, stores, console)
+    finished = {}
+    for i, seed in enumerate(problem.seeds):
+        finished[seed] = train_report.finish(problem, state, i)
         with cli.border():
-            state = driver.start(
-                problem, checkpoints, resume=flags.FLAGS.resume, source=_source(problem)
-            )
-            settings = cfg.to_dict(problem.config)
-            results.write_config(folder / "config.json", settings, run=problem.names())
-        for phase in ("offline", "online"):
-            if state.phase == "offline" and phase == "online":
-                driver.keep_offline(problem, state, folder)
-                state = driver.hand_over(problem, state)
-            if state.phase == phase:
-                state = _run_phase(problem, state, checkpoints, folder, console)
-    finished = train_report.finish(problem, state)
-    with cli.border():
-        train_report.write_summary(folder / "summary.json", finished)
+            train_report.write_summary(folders[seed] / "summary.json", finished[seed])
     return finished
+
+
+def _start(problem: driver.Problem, step: int | None, stores: saved.Stores) -> driver.Progress:
+    """Returns where runs begin: as they were saved, with others' offline phase, or at nothing."""
+    if step is not None:
+        if not flags.FLAGS.resume:
+            raise ValueError(
+                "there is a run in this workdir; go on with --resume, or take another."
+            )
+        return saved.restore(problem, stores, step)
+    if flags.FLAGS.from_checkpoint is None:
+        return driver.begin(problem)
+    return saved.take_over(problem, [_source(seed) for seed in problem.seeds])
 
 
 def _run_phase(
     problem: driver.Problem,
     state: driver.Progress,
-    checkpoints: checkpoint.Checkpoints,
-    folder: pathlib.Path,
+    folders: Folders,
+    stores: saved.Stores,
     console: rich.console.Console,
 ) -> driver.Progress:
-    """Runs a phase to its end with a bar, saving the run after every evaluation."""
+    """Runs a phase to its end with a bar, saving the runs after every evaluation."""
     total = getattr(problem.config, f"{state.phase}_steps")
-    title = f"{state.phase}, seed {problem.seed}"
+    names = f"seed {problem.seeds[0]}" if len(problem.seeds) == 1 else f"{len(problem.seeds)} seeds"
     try:
-        with cli.track(title, total, console, unit="steps", done=state.step) as advance:
+        with cli.track(
+            f"{state.phase}, {names}", total, console, unit="steps", done=state.step
+        ) as advance:
             for after in phases.run_phase(problem, state, advance):
                 state = after
-                driver.save(problem, state, checkpoints)
-                results.write_rows(folder / "results.jsonl", state.rows)
+                saved.save(problem, state, stores)
+                for rows, seed in zip(state.rows, problem.seeds, strict=True):
+                    results.write_rows(folders[seed] / "results.jsonl", rows)
     except driver.Diverged as error:
-        last = checkpoints.latest()
-        kept = "nothing was saved" if last is None else f"checkpoint {last} in {folder} is good"
+        last = stores[problem.seeds[0]].latest()
+        where = folders[problem.seeds[0]].parent
+        kept = "nothing was saved" if last is None else f"checkpoint {last} in {where} is good"
         cli.fail(f"the run diverged: {error}; {kept}.", code=1)
     return state
 
 
-def _source(problem: driver.Problem) -> pathlib.Path | None:
-    """Returns the directory with another run's offline phase, where one is named."""
+def _source(seed: int) -> pathlib.Path:
+    """Returns the directory with the offline phase of a seed of another run."""
     name = flags.FLAGS.from_checkpoint
-    if name is None:
-        return None
-    path = pathlib.Path(name).expanduser() / f"seed_{problem.seed}" / "offline"
+    path = pathlib.Path(name).expanduser() / f"seed_{seed}" / "offline"
     if not path.is_dir():
         raise ValueError(
-            f"there is no offline phase of seed {problem.seed} in {name!r}; name the workdir of a "
-            "run that has finished its own."
+            f"there is no offline phase of seed {seed} in {name!r}; name the workdir of a run that "
+            "has finished its own."
         )
     return path
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.driver import Problem, Progress
-from roid_jax import checkpoint, results
+from roid_jax import checkpoint, results, seeds
 from roid_jax.report import figures, tables
 
 _TIMES = ("seconds",)  # fields of a row that differ from run to run
@@ -23,35 +23,36 @@ class Finished(NamedTuple):
     summary: dict[str, Any]
 
 
-def finish(problem: Problem, progress: Progress) -> Finished:
-    """Returns what a finished run brought."""
-    online = [row["score"] for row in progress.rows if row["phase"] == "online"]
-    offline = [row["score"] for row in progress.rows if row["phase"] == "offline"]
+def finish(problem: Problem, progress: Progress, i: int) -> Finished:
+    """Returns what a finished run brought, the one at place i of the seeds."""
+    rows = progress.rows[i]
+    online = [row["score"] for row in rows if row["phase"] == "online"]
+    offline = [row["score"] for row in rows if row["phase"] == "offline"]
     trained = online[1:]
     summary = {
-        **problem.names(),
+        **problem.names(problem.seeds[i]),
         "offline_score": online[0] if online else offline[-1],
         "online_last": trained[-1] if trained else None,
         "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
         "online_best": max(trained, default=None),
-        "seconds": round(sum(row["seconds"] for row in progress.rows), 1),
-        **{f"{phase}_steps_per_second": _speed(progress.rows, phase) for phase in _PHASES},
-        "digest": digest(progress),
+        "seconds": round(sum(row["seconds"] for row in rows), 1),
+        **{f"{phase}_steps_per_second": _speed(rows, phase) for phase in _PHASES},
+        "digest": digest(seeds.take(progress.state, progress.axes, i), rows),
         "versions": results.versions(),
     }
-    return Finished(rows=progress.rows, summary=summary)
+    return Finished(rows=rows, summary=summary)
 
 
 _PHASES = ("offline", "online")
 
 
-def digest(progress: Progress) -> str:
+def digest(state: Any, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a sha256 over everything that the run ended with and its rows without their times."""
     sums = hashlib.sha256()
-    for leaf in jax.tree.leaves(checkpoint.without_key_types(progress.state)):
+    for leaf in jax.tree.leaves(checkpoint.without_key_types(state)):
         array = np.asarray(leaf)
         sums.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    for row in progress.rows:
+    for row in rows:
         kept = {name: value for name, value in row.items() if name not in _TIMES}
         sums.update(json.dumps(kept, sort_keys=True).encode())
     return sums.hexdigest()

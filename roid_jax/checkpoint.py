@@ -53,6 +53,10 @@ class Checkpoints:
         """Returns the step of the last whole checkpoint, or None."""
         return self._manager.latest_step()
 
+    def steps(self) -> tuple[int, ...]:
+        """Returns the steps of all whole checkpoints."""
+        return tuple(self._manager.all_steps())
+
     def best(self) -> int | None:
         """Returns the step with the highest score, the last of equals, or None."""
         return self._manager.best_step()

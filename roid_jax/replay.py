@@ -106,7 +106,12 @@ def sample(key: Key, replay: Replay, *shape: int) -> tuple[Array, Array]:
 def make_dataset(key: Key, layout: Layout, transitions: Transitions) -> Dataset:
     """Returns logged transitions with an order drawn from the key."""
     rows = layout.pack(transitions)
-    return Dataset(rows=rows, order=jax.random.permutation(key, len(rows)))
+    return Dataset(rows=rows, order=draw_order(key, len(rows)))
+
+
+def draw_order(key: Key, number: int) -> Array:
+    """Returns `[number]` the numbers of the rows, shuffled."""
+    return jax.random.permutation(key, number)
 
 
 def sample_dataset(

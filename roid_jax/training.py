@@ -33,6 +33,10 @@ class Online:
     replay: memory_of.Replay
 
 
+# What seeds that run side by side do not share: all but how full their memories are.
+ONLINE_AXES = Online(agent=0, env=0, memory=0, replay=memory_of.Replay(rows=0, count=None))
+
+
 @chex.dataclass(frozen=True)
 class Log:
     """What a chunk of T steps of B environments reports.

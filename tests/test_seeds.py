@@ -1,27 +1,28 @@
 """Beside other seeds in one program a run sees what it sees alone."""
 
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_td3bc import one
 
-from experiments import driver, profiles
-from roid_jax import replay, training
+from experiments import driver, phases, profiles, saved
+from roid_jax import replay, seeds, training
 from roid_jax.agents import base
 from roid_jax.checkpoint import without_key_types as plain
 
-SEEDS = (0, 1, 2)
+ROOT = pathlib.Path(__file__).parent.parent
+SMOKE = profiles.find("roid", "hopper-medium-v2", "smoke")
 
 
-@pytest.fixture(scope="module")
-def problems():
-    config = profiles.find("roid", "hopper-medium-v2", "smoke")
-    return [
-        driver.make_problem("roid", "hopper", "embedded:hopper-medium", seed, config)
-        for seed in SEEDS
-    ]
+def make(*numbers, config=SMOKE):
+    return driver.make_problem("roid", "hopper", "embedded:hopper-medium", numbers, config)
 
 
 def watching_agent(action_dim):
@@ -42,63 +43,104 @@ def watching_agent(action_dim):
         act=act,
         offline_update=lambda key, step, state, dataset: look(key, state, dataset),
         online_update=lambda key, step, state, memory, dataset: look(key, state, dataset, memory),
+        handover=lambda key, state, dataset: state,
     )
 
 
-def beside(problems, run, keys, states):
-    """Runs all seeds in one program; the logged rows are shared, their order is each one's own."""
-    order = jnp.stack([problem.dataset.order for problem in problems])
-    dataset = replay.Dataset(rows=problems[0].dataset.rows, order=order)
-    axes = replay.Dataset(rows=None, order=0)
-    return jax.vmap(run, in_axes=(0, 0, None, axes))(keys, states, 0, dataset)
+def watch(problem):
+    """Returns what an agent sees in 60 steps of either phase; they are several falls online."""
+    agent = watching_agent(problem.env.spec.action_dim)
+    problem = problem._replace(agent=agent)
+    start = driver.begin(problem)
+    seen = {}
+    for phase in ("pretrain", "online"):
+        if phase == "online":
+            start = driver.hand_over(problem, start)
+            chunk = training.make_online(agent, problem.env, length=60, learn=True)
+        else:
+            chunk = training.make_pretrain(agent, length=60)
+        axes = (0, start.axes, None, driver.DATASET_AXES)
+        run = problem.compile(chunk, *axes, out_axes=(start.axes, 0))
+        state, seen[phase] = run(problem.key(phase), start.state, 0, problem.dataset)
+    seen["state"] = state.env
+    return plain(seen)
 
 
-def stack(trees):
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+def test_a_seed_has_the_same_keys_data_and_resets_beside_others():
+    together = watch(make(0, 1, 2))
+    assert np.all(np.sum(together["online"].is_last, axis=(1, 2)) >= 2)
+    for i in range(3):
+        alone = watch(make(i))
+        chex.assert_trees_all_equal(seeds.take(together, 0, i), seeds.take(alone, 0, 0))
 
 
-def begin_online(problem, agent, state):
-    return training.begin_online(problem.key("begin"), agent, state, problem.env, capacity=60)
+def learn(*numbers):
+    """Runs both phases to their end."""
+    config = dataclasses.replace(SMOKE, offline_steps=40, online_steps=45, eval_interval=20)
+    problem = make(*numbers, config=config)
+    progress = driver.begin(problem)
+    *_, progress = phases.run_phase(problem, progress, lambda length, score: None)
+    progress = driver.hand_over(problem, progress)
+    *_, progress = phases.run_phase(problem, progress, lambda length, score: None)
+    return progress
 
 
-def test_a_seed_has_the_same_keys_data_and_resets_beside_others(problems):
-    agent = watching_agent(problems[0].env.spec.action_dim)
-    # 60 random steps are several falls, so resets are among what is compared.
-    phases = {
-        "pretrain": (training.make_pretrain(agent, length=60), lambda problem: jnp.zeros(())),
-        "online": (
-            training.make_online(agent, problems[0].env, length=60, learn=True),
-            lambda problem: begin_online(problem, agent, jnp.zeros(())),
-        ),
-    }
-    for name, (run, start) in phases.items():
-        keys = jnp.stack([problem.key(name) for problem in problems])
-        together = beside(problems, run, keys, stack([start(problem) for problem in problems]))
-        for i, problem in enumerate(problems):
-            alone = run(problem.key(name), start(problem), 0, problem.dataset)
-            mine = one(plain(together), i)
-            chex.assert_trees_all_equal(mine, plain(alone))
-        if name == "online":
-            assert np.all(np.sum(together[1].is_last, axis=(1, 2)) >= 2)
+def test_a_seed_learns_the_same_beside_others():
+    together, alone = learn(3, 4), learn(4)
+    mine = seeds.take(together.state, together.axes, 1)
+    chex.assert_trees_all_close(
+        mine.agent, seeds.take(alone.state, alone.axes, 0).agent, rtol=1e-3, atol=1e-5
+    )
+    assert len(together.rows[1]) == len(alone.rows[0]) == 6
+    for row, other in zip(together.rows[1], alone.rows[0], strict=True):
+        assert row.keys() == other.keys() and row["seed"] == other["seed"] == 4
+        np.testing.assert_allclose(row["score"], other["score"], rtol=0.01)
+    assert together.rows[0][-1]["score"] != together.rows[1][-1]["score"]
 
 
-def test_a_seed_learns_the_same_beside_others(problems):
-    agent = problems[0].agent
-    offline = training.make_pretrain(agent, length=40)
-    starts = [driver.begin(problem).state for problem in problems]
-    keys = jnp.stack([problem.key("pretrain") for problem in problems])
-    together, _ = beside(problems, offline, keys, stack(starts))
-    states = []
-    for i, problem in enumerate(problems):
-        state, _ = offline(problem.key("pretrain"), starts[i], 0, problem.dataset)
-        mine = one(together, i)
-        chex.assert_trees_all_close(mine, state, rtol=1e-3, atol=1e-5)
-        states.append(agent.handover(problem.key("handover"), state, problem.dataset))
-    online = training.make_online(agent, problems[0].env, length=20, learn=True)
-    starts = [begin_online(*pair) for pair in zip(problems, [agent] * 3, states, strict=True)]
-    keys = jnp.stack([problem.key("online") for problem in problems])
-    together, _ = beside(problems, online, keys, stack(starts))
-    for i, problem in enumerate(problems):
-        state, _ = online(problem.key("online"), starts[i], 0, problem.dataset)
-        mine = one(together.agent, i)
-        chex.assert_trees_all_close(mine, state.agent, rtol=1e-3, atol=1e-5)
+class Store:
+    def __init__(self, *steps):
+        self._steps = steps
+
+    def steps(self):
+        return self._steps
+
+
+@pytest.mark.parametrize(
+    ("stores", "expected"),
+    [
+        ({0: (), 1: ()}, [((0, 1), None)]),
+        ({0: (50, 100), 1: (50, 100)}, [((0, 1), 100)]),
+        ({0: (50, 100), 1: (50,)}, [((0, 1), 50)]),  # killed between two saves
+        ({0: (150, 201), 1: ()}, [((1,), None), ((0,), 201)]),  # a seed more
+        ({0: (201,), 1: (50,), 2: (50, 100)}, [((1, 2), 50), ((0,), 201)]),
+    ],
+)
+def test_seeds_that_are_equally_far_go_on_together(stores, expected):
+    assert list(saved.groups({n: Store(*steps) for n, steps in stores.items()})) == expected
+
+
+def test_eight_devices_share_eight_seeds():
+    code = """
+import jax, jax.numpy as jnp
+from roid_jax import seeds
+mesh = seeds.make_mesh(8)
+assert mesh.size == 8 and seeds.make_mesh(6).size == 6 and seeds.make_mesh(9).size == 3
+double = seeds.over(lambda x, t: (2 * x + t, t + 1), mesh, (0, None), (0, None), donate=0)
+rows = seeds.stack([jnp.full(3, i) for i in range(8)], 0, mesh)
+assert len(rows.addressable_shards) == 8
+found, t = double(rows, 1)
+assert [int(seeds.take(found, 0, i)[0]) for i in range(8)] == [2 * i + 1 for i in range(8)]
+assert t.shape == () and t == 2
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        env=os.environ | flags,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

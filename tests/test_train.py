@@ -131,7 +131,7 @@ def test_a_run_that_is_no_longer_finite_stops_and_keeps_what_was_good(home, tmp_
     done = call(home, f"--workdir={tmp_path}", *wild)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     found = re.fullmatch(
-        r"error: the run diverged: information is (inf|nan) at online step 0; "
+        r"error: the run diverged: information is (inf|nan) at online step 0 of seed 0; "
         r"checkpoint 101 in \S+ is good\.\n",
         done.stderr,
     )

@@ -1,0 +1,44 @@
+"""How rows of one table are measured: in turn, in rounds, each by its best round."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Way(NamedTuple):
+    """A way to do some work: `run(times)` does it that often, `times` of them are one round."""
+
+    run: Callable[[int], object]
+    times: int
+
+
+def rates(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+    """Returns how often a second each way does its work.
+
+    The ways take turns and a way's figure is its best round, so that a busy machine harms all
+    alike. Each is run once before, so that compilation is not measured.
+    """
+    best = dict.fromkeys(ways, 0.0)
+    for way in ways.values():
+        way.run(way.times)
+    for _ in range(rounds):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way.run(way.times)
+            best[name] = max(best[name], way.times / (time.perf_counter() - start))
+    return best
+
+
+def matmul(size: int = 2048) -> tuple[Way, float]:
+    """Returns a large product of matrices, the machine's practical peak, and its GFLOP."""
+    left, right = (jax.random.normal(jax.random.key(i), (size, size)) for i in range(2))
+    product = jax.jit(jnp.matmul)
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            jax.block_until_ready(product(left, right))
+
+    return Way(run, 3), 2e-9 * size**3

@@ -1,0 +1,102 @@
+"""What is on disk of each seed: where its run goes on, and what it began with.
+
+Every seed has checkpoints of its own, so that runs can be joined and parted: seeds that have come
+equally far go on as one program.
+"""
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments import driver
+from experiments.driver import Problem, Progress
+from roid_jax import checkpoint, seeds
+from roid_jax.checkpoint import Checkpoints
+
+Stores = Mapping[int, Checkpoints]  # by seed
+
+
+def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
+    """Yields the seeds that can go on together, and from which checkpoint, None for none.
+
+    A kill may come when only some seeds of a program are saved; those then go back to the last
+    checkpoint that all of them have.
+    """
+    left = {seed: store.steps() for seed, store in stores.items()}
+    while left:
+        start = min(max(steps, default=-1) for steps in left.values())
+        together = tuple(
+            seed for seed, steps in left.items() if start in steps or (start < 0 and not steps)
+        )
+        yield together, None if start < 0 else start
+        left = {seed: steps for seed, steps in left.items() if seed not in together}
+
+
+def restore(problem: Problem, stores: Stores, step: int) -> Progress:
+    """Returns the runs as they were saved."""
+    notes = [stores[seed].notes(step) for seed in problem.seeds]
+    for seed, note in zip(problem.seeds, notes, strict=True):
+        checkpoint.require_same(note["identity"], problem.identity(seed))
+    like = driver.begin(problem)
+    if notes[0]["phase"] == "online":
+        like = driver.hand_over(problem, like)
+    one = seeds.take(like.state, like.axes, 0)
+    states = [stores[seed].restore(step, one) for seed in problem.seeds]
+    state = seeds.stack(states, like.axes, problem.mesh)
+    if like.phase == "online":
+        resume = problem.compile(problem.env.resume, 0)
+        state = state.replace(env=resume(state.env))
+    return Progress(like.phase, notes[0]["step"], state, [note["rows"] for note in notes])
+
+
+def save(problem: Problem, progress: Progress, stores: Stores) -> None:
+    """Saves everything that the rest of each run depends on."""
+    is_online = progress.phase == "online"
+    number = progress.step + is_online * (problem.config.offline_steps + 1)
+    for i, seed in enumerate(problem.seeds):
+        rows = progress.rows[i]
+        notes = {"phase": progress.phase, "step": progress.step, "rows": rows}
+        notes["identity"] = problem.identity(seed)
+        state = seeds.take(progress.state, progress.axes, i)
+        stores[seed].save(number, state, notes, score=rows[-1]["score"])
+
+
+def keep_offline(problem: Problem, progress: Progress, folders: Sequence[pathlib.Path]) -> None:
+    """Keeps the end of each seed's offline phase, for other runs to begin with."""
+    for i, (seed, folder) in enumerate(zip(problem.seeds, folders, strict=True)):
+        with Checkpoints(folder / "offline", keep=1) as store:
+            if store.latest() is None:
+                notes = {"rows": progress.rows[i], "identity": offline_identity(problem, seed)}
+                store.save(progress.step, seeds.take(progress.state, progress.axes, i), notes)
+
+
+def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
+    """Returns what the end of the offline phase depends on."""
+    kept = ("agent.offline.", "offline_steps", "env", "dataset", "seed", "physics")
+    fields = problem.identity(seed)
+    if "agent.offline.hidden" not in fields:  # an agent that is one phase's alone
+        kept = (*kept, "agent")
+    return {name: value for name, value in fields.items() if name.startswith(kept)}
+
+
+def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
+    """Returns runs at the end of the offline phases that `keep_offline` wrote for others."""
+    begun = driver.begin(problem)
+    one = seeds.take(begun.state, begun.axes, 0)
+    found = [
+        _take_over(problem, seed, source, one)
+        for seed, source in zip(problem.seeds, sources, strict=True)
+    ]
+    steps, states, rows = zip(*found, strict=True)
+    state = seeds.stack(states, begun.axes, problem.mesh)
+    return Progress("offline", steps[0], state, list(rows))
+
+
+def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> tuple:
+    with Checkpoints(source, keep=1) as store:
+        latest = store.latest()
+        if latest is None:
+            raise ValueError(f"there is no whole checkpoint in {source}.")
+        notes = store.notes(latest)
+        checkpoint.require_same(notes["identity"], offline_identity(problem, seed))
+        return latest, store.restore(latest, like), notes["rows"]

@@ -1,0 +1,82 @@
+"""Many runs as one program: a leading seed axis S, vmapped, and shared by this process's devices.
+
+A run is a function of its key, so its neighbours do not change what it computes. A run alone is the
+same program with S = 1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+Axes = (
+    Any  # a prefix of a pytree: 0 where leaves have the seed axis, None where all seeds share them
+)
+
+_NAME = "seed"
+
+
+def make_mesh(number: int) -> Mesh:
+    """Returns the devices for that many seeds: as many of this process's as share them evenly."""
+    devices = jax.local_devices()
+    used = max(n for n in range(1, len(devices) + 1) if number % n == 0)
+    return Mesh(np.array(devices[:used]), (_NAME,))
+
+
+def over(
+    function: Callable, mesh: Mesh, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()
+) -> Callable:
+    """Returns the function of one run, compiled for all seeds.
+
+    Args:
+      function: of one run.
+      mesh: the devices that share the seeds.
+      in_axes: of each argument; out_axes: of what it returns.
+      donate: positions of the arguments that are given away.
+    """
+    # The seeds of a device are vmapped there; a step counter that all share stays one number, so
+    # that a `lax.cond` on it is still a branch, and a ring is still written in place.
+    of_device = jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
+    shared = jax.shard_map(
+        of_device,
+        mesh=mesh,
+        in_specs=_specs(in_axes),
+        out_specs=_specs(out_axes),
+        check_vma=False,
+    )
+    return jax.jit(shared, donate_argnums=donate)
+
+
+def take(tree: Any, axes: Axes, i: int) -> Any:
+    """Returns the pytree of one seed, by its place on the axis."""
+    return _map(lambda axis, leaf: leaf if axis is None else leaf[i], axes, tree)
+
+
+def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
+    """Returns the pytrees of several seeds as one, laid out over the devices."""
+
+    def join(axis: int | None, *leaves: Any) -> Any:
+        whole = leaves[0] if axis is None else jnp.stack(leaves)
+        return jax.device_put(whole, NamedSharding(mesh, _spec(axis)))
+
+    return _map(join, axes, *trees)
+
+
+def _map(function: Callable, axes: Axes, *trees: Any) -> Any:
+    """Returns `function(axis, *leaves)` of every leaf, `axes` being a prefix of the trees."""
+
+    def of_part(axis: int | None, *parts: Any) -> Any:
+        return jax.tree.map(lambda *leaves: function(axis, *leaves), *parts)
+
+    return jax.tree.map(of_part, axes, *trees, is_leaf=lambda axis: axis is None)
+
+
+def _spec(axis: int | None) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(_NAME)
+
+
+def _specs(axes: Any) -> Any:
+    return jax.tree.map(_spec, axes, is_leaf=lambda axis: axis is None)
