@@ -22,7 +22,9 @@ def define_config(default: Any) -> None:
     tree = ml_collections.ConfigDict(cfg.to_dict(default))
     paths = cfg.flatten(default)
     try:
-        config_flags.DEFINE_config_dict("config", tree, "Any of these fields, by its path.")
+        config_flags.DEFINE_config_dict(
+            "config", tree, "Any of these fields, by its path; a profile changes them."
+        )
     except (AttributeError, KeyError):  # raised here, at definition, for a path that is not there
         fail(_unknown_field(default))
     lines = (f"--config.{path}={value}" for path, value in paths.items())

@@ -5,6 +5,7 @@ chunks; after each of them every seed is saved whole and on its own, so that a k
 there, beside the same seeds or others, and ends with the same numbers.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from roid_jax.types import Array, Key
 
 DATASET_AXES = replay.Dataset(rows=None, order=0)
 
-_FREE = ("chunk",)  # fields that change no number
+_FREE = ("chunk", "online_steps")  # fields that change none of the numbers so far
 _PARTS = ("data", "init", "pretrain", "handover", "begin", "online", "evaluate")
 
 
@@ -59,11 +60,19 @@ class Problem(NamedTuple):
 
     def score(self, returns: np.ndarray) -> np.ndarray:
         """Returns normalised scores where the world has them, else the returns themselves."""
-        is_known = self.env_name in evaluation.REFERENCE_RETURNS
-        return evaluation.normalised_score(self.env_name, returns) if is_known else returns
+        return (
+            evaluation.normalised_score(self.env.spec.name, returns) if self.is_scored else returns
+        )
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the world has reference returns."""
+        return self.env.spec.name in evaluation.REFERENCE_RETURNS
 
     def compile(self, function: Callable, *in_axes: Any, out_axes: Any = 0, **how: Any) -> Callable:
         """Returns the function of one run, compiled for all of them."""
+        if self.env.keeps_state:
+            return seeds.alone(function, in_axes, out_axes, **how)
         return seeds.over(function, self.mesh, in_axes, out_axes, **how)
 
 
@@ -101,7 +110,12 @@ def make_problem(
 ) -> Problem:
     """Returns the problem of these seeds, with its data, its worlds and its agent."""
     env = worlds.make(env_name, physics=config.physics)
-    wide = worlds.make(env_name, physics=config.physics, threads=2)
+    if env.keeps_state and len(numbers) > 1:
+        raise ValueError(
+            f"{env_name!r} keeps its state to itself, so only one run can step it; use "
+            "--num_seeds=1, and --seed for another."
+        )
+    wide = worlds.make(env_name, physics=config.physics, threads=os.cpu_count() or 1)
     recording = load.load(dataset_name)
     layout = replay.Layout(env.spec.obs_dim, env.spec.action_dim)
     given = replay.Layout(recording.observations.shape[1], recording.actions.shape[1])

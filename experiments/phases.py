@@ -64,7 +64,13 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Prog
         number = progress.step + is_online * (config.offline_steps + 1)
         keys = jax.vmap(jax.random.fold_in, (0, None))(problem.key("evaluate"), number)
         state = progress.state.agent if is_online else progress.state
+        started = time.perf_counter()
         returns = np.asarray(compiled(keys, state), np.float64)
+        eval_seconds = time.perf_counter() - started
+        bad = np.flatnonzero(~np.all(np.isfinite(returns), axis=1))
+        if bad.size:  # before anything is saved
+            where = f"{progress.phase} step {progress.step} of seed {problem.seeds[bad[0]]}"
+            raise Diverged(f"an episode's return is not finite at {where}")
         rows = []
         for i, seed in enumerate(problem.seeds):
             scores = problem.score(returns[i])
@@ -77,6 +83,7 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Prog
                 "returns": returns[i].tolist(),
                 **_means(metrics, i),
                 "seconds": round(seconds, 3),
+                "eval_seconds": round(eval_seconds, 3),
             }
             rows.append([*progress.rows[i], row])
         return progress._replace(rows=rows)

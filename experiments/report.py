@@ -10,6 +10,7 @@ results.csv, table.md, curves.png and diagnostics.png.
 
 import json
 import pathlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -72,12 +73,15 @@ def read(words: Sequence[str]) -> list[Run]:
         raise ValueError("name at least one workdir of experiments.train, as in runs/mine.")
     runs = []
     for word in words:
-        name, _, given = word.rpartition("=")
+        name, _, given = word.partition("=") if "=" in word else ("", "", word)
         folder = results.expand(given)
         files = sorted(folder.glob("seed_*/results.jsonl"))
         if not files:
             raise ValueError(f"there are no results of experiments.train in {given!r}.")
         runs += [_read(name or folder.name, file) for file in files]
+    for (name, task, seed), number in Counter(run[:3] for run in runs).items():
+        if number > 1:
+            raise ValueError(f"seed {seed} of {name!r} on {task} is there twice; name one <name>=.")
     if not any(run.online for run in runs):
         raise ValueError("none of these runs has come to its online phase.")
     return runs
@@ -93,7 +97,11 @@ def _read(name: str, file: pathlib.Path) -> Run:
 
 def _flat(run: Run, row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row for the CSV: the run's name first, the episodes' returns left out."""
-    kept = {name: value for name, value in row.items() if name not in ("returns", "seconds")}
+    kept = {
+        name: value
+        for name, value in row.items()
+        if name not in ("returns", "seconds", "eval_seconds")
+    }
     return {"run": run.name, **kept}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments import driver
 from experiments.driver import Problem, Progress
-from roid_jax import checkpoint, seeds
+from roid_jax import checkpoint, results, seeds
 from roid_jax.checkpoint import Checkpoints
 
 Stores = Mapping[int, Checkpoints]  # by seed
@@ -22,7 +22,7 @@ def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
     A kill may come when only some seeds of a program are saved; those then go back to the last
     checkpoint that all of them have.
     """
-    left = {seed: store.steps() for seed, store in stores.items()}
+    left = {seed: store.recent() for seed, store in stores.items()}
     while left:
         start = min(max(steps, default=-1) for steps in left.values())
         together = tuple(
@@ -32,11 +32,17 @@ def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
         left = {seed: steps for seed, steps in left.items() if seed not in together}
 
 
-def restore(problem: Problem, stores: Stores, step: int) -> Progress:
-    """Returns the runs as they were saved."""
+def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]:
+    """Returns the notes of each seed's checkpoint, which must be of the same problem."""
     notes = [stores[seed].notes(step) for seed in problem.seeds]
     for seed, note in zip(problem.seeds, notes, strict=True):
         checkpoint.require_same(note["identity"], problem.identity(seed))
+    return notes
+
+
+def restore(problem: Problem, stores: Stores, step: int) -> Progress:
+    """Returns the runs as they were saved."""
+    notes = check(problem, stores, step)
     like = driver.begin(problem)
     if notes[0]["phase"] == "online":
         like = driver.hand_over(problem, like)
@@ -56,7 +62,7 @@ def save(problem: Problem, progress: Progress, stores: Stores) -> None:
     for i, seed in enumerate(problem.seeds):
         rows = progress.rows[i]
         notes = {"phase": progress.phase, "step": progress.step, "rows": rows}
-        notes["identity"] = problem.identity(seed)
+        notes |= {"identity": problem.identity(seed), "versions": results.versions()}
         state = seeds.take(progress.state, progress.axes, i)
         stores[seed].save(number, state, notes, score=rows[-1]["score"])
 
@@ -72,11 +78,11 @@ def keep_offline(problem: Problem, progress: Progress, folders: Sequence[pathlib
 
 def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
     """Returns what the end of the offline phase depends on."""
-    kept = ("agent.offline.", "offline_steps", "env", "dataset", "seed", "physics")
     fields = problem.identity(seed)
-    if "agent.offline.hidden" not in fields:  # an agent that is one phase's alone
-        kept = (*kept, "agent")
-    return {name: value for name, value in fields.items() if name.startswith(kept)}
+    has_phases = any(name.startswith("agent.offline.") for name in fields)
+    part = "agent.offline." if has_phases else "agent."
+    kept = ("agent", "env", "dataset", "seed", "physics", "offline_steps")
+    return {name: fields[name] for name in fields if name in kept or name.startswith(part)}
 
 
 def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
@@ -93,10 +99,11 @@ def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
 
 
 def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> tuple:
-    with Checkpoints(source, keep=1) as store:
+    with Checkpoints(source, keep=1, read_only=True) as store:
         latest = store.latest()
         if latest is None:
             raise ValueError(f"there is no whole checkpoint in {source}.")
         notes = store.notes(latest)
-        checkpoint.require_same(notes["identity"], offline_identity(problem, seed))
+        identity = offline_identity(problem, seed)
+        checkpoint.require_same(notes["identity"], identity, flag="--from_checkpoint")
         return latest, store.restore(latest, like), notes["rows"]

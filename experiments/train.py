@@ -2,7 +2,7 @@
 
     python -m experiments.train                                  # a demo on data in the package
     python -m experiments.train --task=hopper-medium-v2 --profile=cpu
-    python -m experiments.train --task=hopper-medium-v2 --selector=thompson \\
+    python -m experiments.train --task=hopper-medium-v2 --profile=cpu --selector=thompson \\
         --from_checkpoint=runs/roid-hopper-medium-v2-cpu         # only the selector differs
     python -m experiments.train --env=gymnasium:Pendulum-v1 --dataset=minari:mine/pendulum-v0
 
@@ -12,6 +12,7 @@ A run that was stopped goes on when it is started again with the same workdir. W
 
 import contextlib
 import pathlib
+import re
 from collections.abc import Mapping
 
 import rich.console
@@ -31,7 +32,9 @@ def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_enum("agent", "roid", list(named.AGENTS), "Which algorithm.")
     flags.DEFINE_enum("task", "hopper-medium-v2", profiles.TASKS, "A task of D4RL's.")
-    flags.DEFINE_string("dataset", None, "Logged data by name; the task's, if not given.")
+    flags.DEFINE_string(
+        "dataset", None, "Logged data by name; if not given the task's, or what the package has."
+    )
     flags.DEFINE_string("env", None, "The world by name; the task's, if not given.")
     flags.DEFINE_enum("selector", None, SELECTORS, "How an ensemble chooses its actions.")
     flags.DEFINE_enum("profile", "demo", profiles.PROFILES, "How long and how large.")
@@ -51,20 +54,21 @@ def main() -> None:
     values = flags.FLAGS
     with cli.border():
         config = configured()
-        name = f"{values.agent}-{values.task}-{values.profile}"
         numbers = range(values.seed, values.seed + values.num_seeds)
         problem = driver.make_problem(values.agent, env_name(), dataset_name(), numbers, config)
     finished = {}
     with contextlib.ExitStack() as stack:
         with cli.border():
-            workdir = results.open_workdir(values.workdir or f"runs/{name}")
+            workdir = results.open_workdir(values.workdir or f"runs/{run_name()}")
             folders = {n: results.open_workdir(workdir / f"seed_{n}") for n in numbers}
             stores = {
                 n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
                 for n in numbers
             }
-        for together, step in saved.groups(stores):
-            part = driver.with_seeds(problem, together)
+            parts = [(driver.with_seeds(problem, n), step) for n, step in saved.groups(stores)]
+            for part, step in parts:  # all of them before the first begins
+                _check(part, step, stores)
+        for part, step in parts:
             finished |= run(part, step, folders, stores, console)
     ordered = [finished[n] for n in numbers]
     with cli.border():
@@ -78,6 +82,8 @@ def configured() -> profiles.TrainConfig:
     values = flags.FLAGS
     config = profiles.find(values.agent, values.task, values.profile)
     if values.selector is not None:
+        if not hasattr(config.agent, "selector"):
+            raise ValueError(f"--selector: {values.agent} has none; it is for --agent=roid.")
         config = cfg.override(config, {"agent.selector.name": values.selector})
     return cli.configured(config)
 
@@ -88,11 +94,19 @@ def env_name() -> str:
 
 
 def dataset_name() -> str:
-    """Returns the name of the data: of the task, or what the package has for a short look."""
+    """Returns the name of the data: of the task, or for a short look what the package has."""
     values = flags.FLAGS
-    is_short = values.profile in ("demo", "smoke") and values.task == "hopper-medium-v2"
+    is_short = values.profile in ("demo", "smoke") and not flags.FLAGS["task"].present
     task = "embedded:hopper-medium" if is_short else f"d4rl:{values.task}"
     return values.dataset or task
+
+
+def run_name() -> str:
+    """Returns what the run is called after: all that was named."""
+    values = flags.FLAGS
+    named_data = [name.split("/")[-1] for name in (values.env, values.dataset) if name]
+    words = [values.agent, values.selector, *(named_data or [values.task]), values.profile]
+    return "-".join(re.sub(r"[^\w.]+", "-", word) for word in words if word)
 
 
 def run(
@@ -104,11 +118,12 @@ def run(
 ) -> dict[int, train_report.Finished]:
     """Runs seeds that are equally far, from their checkpoint to their end."""
     with cli.border():
-        state = _start(problem, step, stores)
+        state = _start(problem, step, stores, console)
         settings = cfg.to_dict(problem.config)
-        for seed in problem.seeds:
+        for rows, seed in zip(state.rows, problem.seeds, strict=True):
             names = problem.names(seed)
             results.write_config(folders[seed] / "config.json", settings, run=names)
+            results.write_rows(folders[seed] / "results.jsonl", rows)  # a kill may have lost some
     for phase in ("offline", "online"):
         if state.phase == "offline" and phase == "online":
             saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
@@ -123,14 +138,28 @@ def run(
     return finished
 
 
-def _start(problem: driver.Problem, step: int | None, stores: saved.Stores) -> driver.Progress:
+def _check(problem: driver.Problem, step: int | None, stores: saved.Stores) -> None:
+    """Raises a ValueError of one line where runs cannot go on from that checkpoint."""
+    if step is None:
+        return
+    if not flags.FLAGS.resume:
+        raise ValueError("there is a run in this workdir; go on with --resume, or take another.")
+    saved.check(problem, stores, step)
+
+
+def _start(
+    problem: driver.Problem, step: int | None, stores: saved.Stores, console: rich.console.Console
+) -> driver.Progress:
     """Returns where runs begin: as they were saved, with others' offline phase, or at nothing."""
     if step is not None:
-        if not flags.FLAGS.resume:
-            raise ValueError(
-                "there is a run in this workdir; go on with --resume, or take another."
+        progress = saved.restore(problem, stores, step)
+        if problem.env.keeps_state and progress.phase == "online":
+            console.print(
+                f"{problem.env_name} keeps its state to itself: its episode is cut, and a new one "
+                "begins.",
+                soft_wrap=True,
             )
-        return saved.restore(problem, stores, step)
+        return progress
     if flags.FLAGS.from_checkpoint is None:
         return driver.begin(problem)
     return saved.take_over(problem, [_source(seed) for seed in problem.seeds])
@@ -166,7 +195,7 @@ def _run_phase(
 def _source(seed: int) -> pathlib.Path:
     """Returns the directory with the offline phase of a seed of another run."""
     name = flags.FLAGS.from_checkpoint
-    path = pathlib.Path(name).expanduser() / f"seed_{seed}" / "offline"
+    path = results.expand(name) / f"seed_{seed}" / "offline"
     if not path.is_dir():
         raise ValueError(
             f"there is no offline phase of seed {seed} in {name!r}; name the workdir of a run that "

@@ -13,7 +13,7 @@ from experiments.driver import Problem, Progress
 from roid_jax import checkpoint, results, seeds
 from roid_jax.report import figures, tables
 
-_TIMES = ("seconds",)  # fields of a row that differ from run to run
+_TIMES = ("seconds", "eval_seconds")  # fields of a row that differ from run to run
 
 
 class Finished(NamedTuple):
@@ -35,7 +35,7 @@ def finish(problem: Problem, progress: Progress, i: int) -> Finished:
         "online_last": trained[-1] if trained else None,
         "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
         "online_best": max(trained, default=None),
-        "seconds": round(sum(row["seconds"] for row in rows), 1),
+        "seconds": round(sum(row[name] for row in rows for name in _TIMES), 1),
         **{f"{phase}_steps_per_second": _speed(rows, phase) for phase in _PHASES},
         "digest": digest(seeds.take(progress.state, progress.axes, i), rows),
         "versions": results.versions(),
@@ -86,7 +86,8 @@ def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:
         f"{config.offline_steps:,} offline and {config.online_steps:,} online steps on "
         f"{problem.dataset_name}; {config.eval_episodes} episodes an evaluation.",
     )
-    title = f"{problem.agent_name} on {problem.env_name}: score"
+    kind = "score" if problem.is_scored else "return"
+    title = f"{problem.agent_name} on {problem.env_name}: {kind}"
     heads = ("seed", "offline", "online, last", "mean of last 10", "best", "minutes")
     return tables.Table(title, heads, tuple(body), notes)
 

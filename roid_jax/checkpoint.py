@@ -19,13 +19,17 @@ Notes = dict[str, Any]  # plain data, as JSON holds it
 
 
 class Checkpoints:
-    """The checkpoints of one run, by step; the last `keep` of them stay, and the best."""
+    """The checkpoints of one run, by step; the last `keep` of them stay, and the best.
 
-    def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+    With `read_only` nothing in the directory is touched: it may be another run's.
+    """
+
+    def __init__(self, directory: str | os.PathLike, *, keep: int = 2, read_only: bool = False):
         folder = pathlib.Path(directory).expanduser().absolute()
+        self._keep = keep
         # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
         # which complains where a run ends at once.
-        for half in folder.glob("*.orbax-checkpoint-tmp*"):
+        for half in () if read_only else folder.glob("*.orbax-checkpoint-tmp*"):
             shutil.rmtree(half, ignore_errors=True)
         self._manager = ocp.CheckpointManager(
             folder,
@@ -38,6 +42,9 @@ class Checkpoints:
                     ]
                 ),
                 enable_async_checkpointing=True,
+                read_only=read_only,
+                create=not read_only,
+                save_interval_steps=0 if read_only else 1,
                 save_root_metadata=False,  # its own thread may outlive a run that ends at once
             ),
         )
@@ -53,9 +60,9 @@ class Checkpoints:
         """Returns the step of the last whole checkpoint, or None."""
         return self._manager.latest_step()
 
-    def steps(self) -> tuple[int, ...]:
-        """Returns the steps of all whole checkpoints."""
-        return tuple(self._manager.all_steps())
+    def recent(self) -> tuple[int, ...]:
+        """Returns the steps of the last whole checkpoints, without the best if it is older."""
+        return tuple(sorted(self._manager.all_steps())[-self._keep :])
 
     def best(self) -> int | None:
         """Returns the step with the highest score, the last of equals, or None."""
@@ -89,7 +96,7 @@ class Checkpoints:
             folder = self._manager.directory / str(step)
             raise ValueError(
                 f"cannot read the checkpoint {folder} ({type(error).__name__}); remove it to go on "
-                "from the one before, or take another --workdir."
+                "from the one before, or take another directory."
             ) from error
 
 
@@ -122,12 +129,15 @@ def _shapes(tree: Any) -> Any:
     return jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
 
 
-def require_same(saved: Notes, given: Notes) -> None:
-    """Raises a ValueError of one line that names the first field in which two runs differ."""
+def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None:
+    """Raises a ValueError of one line that names the first field in which two runs differ.
+
+    The flag is the one that named the checkpoint.
+    """
     saved, given = (json.loads(json.dumps(notes)) for notes in (saved, given))  # no tuples
     for field in {**saved, **given}:
         if saved.get(field) != given.get(field):
             raise ValueError(
                 f"the checkpoint was made with {field} = {saved.get(field)!r}, not "
-                f"{given.get(field)!r}; use that, or another --workdir."
+                f"{given.get(field)!r}; use that, or another {flag}."
             )

@@ -105,22 +105,40 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def override(config: Config, changes: Mapping[str, Any]) -> Config:
-    """Returns a copy of `config` with the fields at the dotted paths replaced and checked."""
+    """Returns a copy of `config` with the fields at the dotted paths replaced.
+
+    It is checked once all are in place, so that fields which must fit each other can be changed
+    together, in any order.
+    """
+    tree: dict[str, Any] = {}
     for path, value in changes.items():
-        config = _replace(config, path, path.split("."), value)
-    return config
+        _require_field(config, path)
+        *branches, name = path.split(".")
+        branch = tree
+        for part in branches:
+            branch = branch.setdefault(part, {})
+        branch[name] = value
+    return _rebuild(config, tree)
 
 
-def _replace(config: Any, path: str, names: list[str], value: Any) -> Any:
-    name, rest = names[0], names[1:]
-    known = [field.name for field in dataclasses.fields(config)]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
-        raise ValueError(f"unknown field {path!r}: no {name!r} there; {hint}")
-    if rest:
-        inner = getattr(config, name)
-        if not dataclasses.is_dataclass(inner):
-            raise ValueError(f"unknown field {path!r}: {name!r} has no fields of its own.")
-        value = _replace(inner, path, rest, value)
-    return dataclasses.replace(config, **{name: value})
+def _rebuild(config: Any, tree: Mapping[str, Any]) -> Any:
+    """Returns the configuration with new values in the places of a nested dict."""
+    values = {
+        name: _rebuild(getattr(config, name), value) if isinstance(value, dict) else value
+        for name, value in tree.items()
+    }
+    return dataclasses.replace(config, **values)
+
+
+def _require_field(config: Any, path: str) -> None:
+    """Raises a one-line error unless there is a field at the dotted path."""
+    above = ""
+    for name in path.split("."):
+        if not dataclasses.is_dataclass(config):
+            raise ValueError(f"unknown field {path!r}: {above!r} has no fields of its own.")
+        known = [field.name for field in dataclasses.fields(config)]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
+            raise ValueError(f"unknown field {path!r}: no {name!r} there; {hint}")
+        config, above = getattr(config, name), name

@@ -30,3 +30,12 @@ def masked_mean(values: Array, mask: Array) -> Array:
     """Returns `[...]` the mean over the last axis of what the mask keeps; 0 where it keeps none."""
     chex.assert_equal_shape([values, mask])
     return jnp.sum(mask * values, axis=-1) / jnp.maximum(jnp.sum(mask, axis=-1), 1.0)
+
+
+def normalised(values: Array, mask: Array) -> Array:
+    """Returns `[...]` the masked mean of values over that of their sizes, which has no gradient.
+
+    0 where the mask keeps nothing, or every value is 0.
+    """
+    size = jax.lax.stop_gradient(masked_mean(jnp.abs(values), mask))
+    return masked_mean(values, mask) / jnp.maximum(size, jnp.finfo(values.dtype).tiny)

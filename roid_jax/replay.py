@@ -152,7 +152,8 @@ def bootstrap_mask(salt: Array, numbers: Array, members: Array, *, probability: 
     chex.assert_equal_shape([numbers, members])
     of_member = _scramble(members.astype(jnp.uint32) + salt)
     word = _scramble(numbers.astype(jnp.uint32) ^ of_member)
-    return (word.astype(jnp.float32) * 2.0**-32 < probability).astype(jnp.float32)
+    # The upper bits alone: all 32 would round up to 1, which is not below a probability of 1.
+    return ((word >> 8).astype(jnp.float32) * 2.0**-24 < probability).astype(jnp.float32)
 
 
 def _scramble(words: Array) -> Array:

@@ -18,7 +18,18 @@ import roid_jax
 
 Row = Mapping[str, Any]
 
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "gymnasium", "minari", "numpy", "chex")
+_PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "mujoco",
+    "gymnasium",
+    "minari",
+    "numpy",
+    "chex",
+    "orbax-checkpoint",
+)
 
 
 def expand(path: str | os.PathLike) -> pathlib.Path:

@@ -50,6 +50,17 @@ def over(
     return jax.jit(shared, donate_argnums=donate)
 
 
+def alone(function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()):
+    """Returns what `over` does, for one seed and without vmap, which some callbacks do not bear."""
+
+    def of_one(*inputs: Any) -> Any:
+        pairs = zip(inputs, in_axes, strict=True)
+        found = function(*(take(one, axes, 0) for one, axes in pairs))
+        return _map(lambda axis, leaf: leaf if axis is None else leaf[None], out_axes, found)
+
+    return jax.jit(of_one, donate_argnums=donate)
+
+
 def take(tree: Any, axes: Axes, i: int) -> Any:
     """Returns the pytree of one seed, by its place on the axis."""
     return _map(lambda axis, leaf: leaf if axis is None else leaf[i], axes, tree)

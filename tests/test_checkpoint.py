@@ -59,6 +59,7 @@ def test_the_best_one_stays_as_well(tmp_path):
         for step, score in enumerate((3.0, 9.0, 1.0, 9.0, 2.0, 4.0)):
             checkpoints.save(step, make_state(step), {}, score=score)
         assert checkpoints.best() == 3 and checkpoints.latest() == 5
+        assert checkpoints.recent() == (4, 5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4", "5"]
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.best() == 3
@@ -118,3 +119,13 @@ def test_a_run_of_another_kind_is_refused_by_the_field_that_differs():
         checkpoint.require_same(saved, {"task": "walker2d", "sizes": (1, 2)})
     with pytest.raises(ValueError, match=r"made with seed = None, not 3"):
         checkpoint.require_same(saved, {**saved, "seed": 3})
+
+
+def test_reading_alone_touches_nothing(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {"a": 2})
+    half = tmp_path / "2.orbax-checkpoint-tmp"  # as if another run were writing it
+    half.mkdir()
+    with checkpoint.Checkpoints(tmp_path, read_only=True) as checkpoints:
+        assert checkpoints.notes(1) == {"a": 2}
+    assert half.is_dir()

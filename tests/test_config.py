@@ -79,3 +79,18 @@ class Sizes:
 def test_what_is_not_a_fitting_number_is_refused(changes):
     with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
         Sizes(**changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    low: int = 1
+    high: int = 2
+
+    def __post_init__(self):
+        cfg.check(self.low < self.high, "low", f"below high, {self.high}", self.low)
+
+
+@pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
+@pytest.mark.parametrize("values", [{"low": 5, "high": 9}, {"low": -9, "high": -5}])
+def test_fields_that_must_fit_each_other_can_be_changed_in_any_order(order, values):
+    assert cfg.override(Pair(), {name: values[name] for name in order}) == Pair(**values)

@@ -78,3 +78,11 @@ def steps_per_second(capacity, steps=2000):
 def test_a_step_costs_the_same_at_any_capacity():
     # A copy of the larger buffer at every step would make it some hundred times slower.
     assert steps_per_second(1_000_000) > steps_per_second(1000) / 5
+
+
+def test_a_mask_of_probability_one_keeps_every_row(monkeypatch):
+    words = jnp.array([0, 2**32 - 1, 2**32 - 100], jnp.uint32)
+    monkeypatch.setattr(replay, "_scramble", lambda _: words)  # the largest words there are
+    numbers = jnp.zeros(3, jnp.int32)
+    mask = replay.bootstrap_mask(jnp.uint32(0), numbers, numbers, probability=1.0)
+    np.testing.assert_array_equal(mask, 1.0)

@@ -102,7 +102,7 @@ class Store:
     def __init__(self, *steps):
         self._steps = steps
 
-    def steps(self):
+    def recent(self):
         return self._steps
 
 
@@ -113,6 +113,7 @@ class Store:
         ({0: (50, 100), 1: (50, 100)}, [((0, 1), 100)]),
         ({0: (50, 100), 1: (50,)}, [((0, 1), 50)]),  # killed between two saves
         ({0: (150, 201), 1: ()}, [((1,), None), ((0,), 201)]),  # a seed more
+        ({0: (150, 201), 1: (50,)}, [((1,), 50), ((0,), 201)]),
         ({0: (201,), 1: (50,), 2: (50, 100)}, [((1, 2), 50), ((0,), 201)]),
     ],
 )

@@ -138,3 +138,13 @@ def test_every_selector_gives_an_action_in_the_box_and_what_to_watch(name, neste
 def test_a_wrong_setting_is_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
         SelectorConfig(**{field: value})
+
+
+@pytest.mark.parametrize("kind", ["match", "one", "fit"])
+def test_members_that_agree_everywhere_leave_nothing_to_learn(kind):
+    values, residual = jnp.full((4, 6), 1e3), jnp.linspace(-1.0, 1.0, 6)
+    alpha, noise = selector.calibrate(values, residual, kind=kind)
+    scale = selector.information_scale(alpha, noise)
+    assert np.isfinite(alpha) and np.isfinite(scale)
+    np.testing.assert_array_equal(selector.information_gain(values, scale), 0.0)
+    assert selector.information_scale(jnp.ones(()), jnp.zeros(())) == 0.0

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+import h5py
+import numpy as np
 import pytest
 
 from experiments import cli, profiles
@@ -120,7 +122,7 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_left_alone(home, tmp_
             assert time.monotonic() < deadline
             time.sleep(0.02)
         run.send_signal(signal.SIGKILL)  # the checkpoint is being written, or just was
-        run.wait()
+        assert run.wait() == -signal.SIGKILL
     assert call(home, f"--workdir={tmp_path / 'killed'}").returncode == 0
     assert summary(tmp_path / "killed")["digest"] == summary(home / "whole")["digest"]
 
@@ -140,6 +142,42 @@ def test_a_run_that_is_no_longer_finite_stops_and_keeps_what_was_good(home, tmp_
     assert [row["phase"] for row in rows(tmp_path)] == ["offline", "offline", "online"]
 
 
+def test_seeds_can_be_added_to_a_run_and_each_goes_on_from_where_it_is(home, tmp_path):
+    shutil.copytree(home / "whole", tmp_path / "more")
+    done = call(home, f"--workdir={tmp_path / 'more'}", "--num_seeds=3")
+    assert done.returncode == 0, done.stderr
+    assert "2 seeds" in done.stdout and "mean" in done.stdout
+    assert summary(tmp_path / "more")["digest"] == summary(home / "whole")["digest"]
+    first, second = (summary(tmp_path / "more", seed) for seed in (1, 2))
+    assert first["digest"] != second["digest"] and (first["seed"], second["seed"]) == (1, 2)
+    # A run that ended may be made longer; what it has done stays.
+    done = call(home, f"--workdir={tmp_path / 'more'}", "--config.online_steps=150")
+    assert done.returncode == 0, done.stderr
+    longer, before = rows(tmp_path / "more"), rows(home / "whole")
+    assert longer[:-1] == before and longer[-1]["step"] == 150
+
+
+def test_a_world_of_ones_own_with_data_of_ones_own(home, tmp_path):
+    generator = np.random.default_rng(0)
+    ends = np.zeros(400, bool)
+    ends[199::200] = True
+    with h5py.File(tmp_path / "mine.hdf5", "w") as file:
+        file["observations"] = generator.normal(size=(400, 3)).astype(np.float32)
+        file["actions"] = generator.uniform(-1, 1, (400, 1)).astype(np.float32)
+        file["rewards"] = generator.normal(size=400).astype(np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(400, bool), ends
+    mine = f"--dataset=hdf5:{tmp_path / 'mine.hdf5'}", "--env=gymnasium:Pendulum-v1"
+    done = call(home, *mine, f"--workdir={tmp_path / 'run'}", "--config.online_steps=50")
+    assert done.returncode == 0, done.stderr
+    assert "roid on gymnasium:Pendulum-v1: return" in done.stdout
+    assert summary(tmp_path / "run")["offline_score"] < -100  # plain returns
+    done = call(home, *mine, f"--workdir={tmp_path / 'run'}")
+    assert done.returncode == 0 and "its episode is cut, and a new one begins" in done.stdout
+    assert rows(tmp_path / "run")[-1]["step"] == 100
+    done = call(home, *mine, f"--workdir={tmp_path / 'run2'}", "--num_seeds=2")
+    assert done.returncode == 2 and "keeps its state to itself" in done.stderr
+
+
 def report(home, *words):
     return subprocess.run(
         [sys.executable, "-m", "experiments.report", *map(str, words)],
@@ -156,6 +194,9 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(home / "whole", other, ignore=shutil.ignore_patterns("checkpoints", "offline"))
     shutil.copytree(other / "seed_0", other / "seed_1")
+    about = json.loads((other / "seed_1" / "config.json").read_text())
+    about["run"]["seed"] = 1
+    (other / "seed_1" / "config.json").write_text(json.dumps(about))
     done = report(home, home / "whole", f"twice={other}", f"--out={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
     first, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
@@ -175,10 +216,11 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     [
         ((), "name at least one workdir"),
         (("/nowhere",), "there are no results of experiments.train in '/nowhere'"),
+        (("{whole}", "{whole}"), "seed 0 of 'whole' on hopper is there twice"),
     ],
 )
 def test_a_report_of_nothing_is_refused_in_one_line(home, words, expected):
-    done = report(home, *words)
+    done = report(home, *(word.format(whole=home / "whole") for word in words))
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: ") and expected in done.stderr
 
@@ -208,7 +250,18 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
         (("--env=walker2d",), "has 11 observations and 3 actions, but 'walker2d' has 17 and 6"),
         (("--env=mars",), "unknown environment 'mars'"),
         (("--selector=best",), "--selector=best: value should be one of"),
-        (("--agent=td3bc", "--selector=ids"), "unknown field 'agent.selector.name'"),
+        (("--agent=td3bc", "--selector=ids"), "--selector: td3bc has none"),
+        (("--task=hopper-medium-v2",), "'d4rl:hopper-medium-v2' is not here; fetch it"),
+        (
+            ("--config.agent.offline_fraction=0",),
+            "offline_fraction must be above 0 where logged rows are cloned",
+        ),
+        (("--from_checkpoint=~nobody-here/x",), "cannot tell whose home"),
+        (
+            ("--from_checkpoint={whole}", "--config.agent.offline.hidden=8"),
+            "hidden = [16], not [8]; use that, or another --from_checkpoint",
+        ),
+        (("--agent=td3bc", "--from_checkpoint={whole}"), "made with agent = 'roid', not 'td3bc'"),
         (("--config.agent.updates=0",), "updates must be a whole number from 1"),
         (("--config.agent.selector.eta=-1",), "eta must be a finite number at least 0"),
         (("--config.offline_stps=1",), "did you mean 'offline_steps'"),

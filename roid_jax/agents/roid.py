@@ -89,7 +89,7 @@ def _act(parts: Parts, key: Key, state: Any, memory: Array, obs: Array, *, explo
             return values(parts, state.critics.params, repeated, actions)
 
         anchor = parts.offline.actor.apply(state.actor.params, obs)
-        scale = state.alpha / state.noise
+        scale = selector.information_scale(state.alpha, state.noise)
         return selector.choose(key, anchor, member, evaluate, scale, parts.config.selector)
 
     choice = jax.vmap(choose)(jax.random.split(key, len(obs)), memory, seen)

@@ -43,7 +43,8 @@ class RoidConfig:
         cfg.check_one_of("target", self.target, TARGETS)
         cfg.check_one_of("cloned", self.cloned, ("logged", "all"))
         cfg.check_one_of("calibration", self.calibration, ("match", "one", "fit"))
-        has_logged = self.offline_fraction > 0 or self.cloned == "all" or not self.bc_anneal_steps
+        logged = round(self.offline_fraction * self.offline.batch_size)
+        has_logged = logged > 0 or self.cloned == "all" or not self.bc_anneal_steps
         expected = "above 0 where logged rows are cloned"
         cfg.check(has_logged, "offline_fraction", expected, self.offline_fraction)
         given = self.offline.holdout
@@ -235,7 +236,7 @@ def actor_loss(
     """
     chosen = parts.offline.actor.apply(params, batch.obs)
     value = jnp.mean(values(parts, critics, batch.obs, chosen), axis=0)
-    worth = jnp.mean(value) / jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
+    worth = losses.normalised(value, jnp.ones_like(value))
     if not parts.config.bc_anneal_steps:
         return -worth
     cloning = jnp.mean(jnp.square(chosen - batch.action), axis=-1)

@@ -33,7 +33,7 @@ class SelectorConfig:
 
     name: str = "ids"
     eta: float = 0.05
-    q_max: float = 1e4  # values are clipped to this, here and nowhere else
+    q_max: float = 1e4  # values are clipped to this to choose, and to calibrate; never to learn
     candidates: int = 64  # M, the anchor among them
     wide_candidates: int = 256  # over which each member's best value is sought
     nested: bool = True  # the candidates are the first of the wide ones; else drawn apart
@@ -88,17 +88,27 @@ def calibrate(values: Array, residual: Array, *, kind: str) -> tuple[Array, Arra
 
     sigma^2 is the variance of the residual. The paper leaves alpha open: `match` makes the average
     of alpha Var_k / sigma^2 one, `one` is one, and `fit` is the least-squares slope of the squared
-    residual on Var_k.
+    residual on Var_k. Where the members agree everywhere there is nothing to scale: alpha is 0.
     """
     chex.assert_rank([values, residual], [2, 1])
     variance, noise = jnp.var(values, axis=0), jnp.var(residual)
     if kind == "match":
-        alpha = noise / jnp.mean(variance)
+        alpha = _ratio(noise, jnp.mean(variance))
     elif kind == "fit":
-        alpha = jnp.sum(variance * jnp.square(residual)) / jnp.sum(jnp.square(variance))
+        alpha = _ratio(jnp.sum(variance * jnp.square(residual)), jnp.sum(jnp.square(variance)))
     else:
         alpha = jnp.ones(())
     return alpha, noise
+
+
+def information_scale(alpha: Array, noise: Array) -> Array:
+    """Returns `[]` alpha / sigma^2, 0 where there is no noise to compare with."""
+    return _ratio(alpha, noise)
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    is_right = denominator > 0
+    return jnp.where(is_right, numerator / jnp.where(is_right, denominator, 1.0), 0.0)
 
 
 def make_beliefs(

@@ -149,7 +149,6 @@ def actor_loss(
     chosen = actions(params, batch.obs, parts)
     first = jax.tree.map(lambda leaf: leaf[:, 0], critics)
     values = jax.vmap(parts.critic.apply)(first, batch.obs, chosen)
-    size = jax.lax.stop_gradient(losses.masked_mean(jnp.abs(values), mask))
-    worth = parts.config.bc_alpha * losses.masked_mean(values, mask) / size
+    worth = parts.config.bc_alpha * losses.normalised(values, mask)
     cloning = jnp.mean(jnp.square(chosen - batch.action), axis=-1)
     return losses.masked_mean(cloning, mask) - worth

@@ -66,6 +66,7 @@ class Environment(NamedTuple):
     reset: Callable[[Key], EnvState]  # ([B] keys) -> state
     step: Callable[[EnvState, Array], EnvState]  # (state, [B, U] action) -> state
     resume: Callable[[EnvState], EnvState]  # (restored state) -> state to go on from
+    keeps_state: bool = False  # where no checkpoint reaches it; only one run can step it at a time
 
 
 class Backend(NamedTuple):
@@ -124,7 +125,7 @@ def make(backend: Backend) -> Environment:
         )
 
     resume = functools.partial(_resume, backend)
-    return Environment(spec=backend.spec, reset=reset, step=step, resume=resume)
+    return Environment(backend.spec, reset, step, resume, backend.keeps_state)
 
 
 def _resume(backend: Backend, state: EnvState) -> EnvState:
