@@ -42,9 +42,7 @@ class Checkpoints:
                     ]
                 ),
                 enable_async_checkpointing=True,
-                read_only=read_only,
                 create=not read_only,
-                save_interval_steps=0 if read_only else 1,
                 save_root_metadata=False,  # its own thread may outlive a run that ends at once
             ),
         )
