@@ -117,8 +117,8 @@ def make_table(runs: Sequence[Run]) -> tables.Table:
             means = np.mean([_numbers(run) for run in group], axis=0)
             body.append((task, name, "mean", *_cells(means), ""))
         body.append(())
-    heads = "task", "run", "seed", "offline", "last", "mean of last 10", "best", "lowest", "steps"
-    note = "Scores; lowest is of all online evaluations, steps are online."
+    heads = "task", "run", "seed", "offline", "last", "last 10", "best", "lowest", "steps"
+    note = "Scores; last 10 is the mean of as many evaluations, lowest is of all online ones."
     return tables.Table("Offline to online", heads, tuple(body[:-1]), (note,), text_columns=2)
 
 
