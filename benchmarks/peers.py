@@ -44,54 +44,63 @@ def network(inputs: int, hidden: list[int], outputs: int) -> nn.Sequential:
     return nn.Sequential(*parts[:-1])
 
 
-def plain_loop(
-    obs_dim: int, action_dim: int, hidden: list[int], batch_size: int
-) -> Callable[[int], None]:
-    """Returns one member's updates as a researcher would write them."""
-    torch.manual_seed(0)
-    actor, actor_target = (network(obs_dim, hidden, action_dim) for _ in range(2))
-    critics, critic_targets = (
-        nn.ModuleList(network(obs_dim + action_dim, hidden, 1) for _ in range(2)) for _ in range(2)
-    )
-    actor_target.load_state_dict(actor.state_dict())
-    critic_targets.load_state_dict(critics.state_dict())
-    actor_optimiser = torch.optim.Adam(actor.parameters(), 3e-4)
-    critic_optimiser = torch.optim.Adam(critics.parameters(), 3e-4)
-    obs, next_obs = torch.randn(ROWS, obs_dim), torch.randn(ROWS, obs_dim)
-    actions, rewards = torch.rand(ROWS, action_dim) * 2 - 1, torch.randn(ROWS, 1)
-    step = 0
+class Plain:
+    """One member of TD3+BC as a researcher would write it."""
 
-    def update() -> None:
-        nonlocal step
-        step += 1
-        rows = torch.randint(0, ROWS, (batch_size,))
-        s, a, r, s2 = obs[rows], actions[rows], rewards[rows], next_obs[rows]
+    def __init__(self, obs_dim: int, action_dim: int, hidden: list[int]):
+        torch.manual_seed(0)
+        both = obs_dim + action_dim
+        self.actor, self.actor_target = (network(obs_dim, hidden, action_dim) for _ in range(2))
+        self.critics, self.critic_targets = (
+            nn.ModuleList(network(both, hidden, 1) for _ in range(2)) for _ in range(2)
+        )
+        self.actor_target.load_state_dict(self.actor.state_dict())
+        self.critic_targets.load_state_dict(self.critics.state_dict())
+        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), 3e-4)
+        self.critic_optimiser = torch.optim.Adam(self.critics.parameters(), 3e-4)
+
+    def learn_values(self, s, a, r, s2) -> None:
+        """Moves the critics."""
         with torch.no_grad():
             noise = (torch.randn_like(a) * 0.2).clamp(-0.5, 0.5)
-            a2 = (torch.tanh(actor_target(s2)) + noise).clamp(-1, 1)
-            both = torch.cat([s2, a2], 1)
-            y = r + 0.99 * torch.min(critic_targets[0](both), critic_targets[1](both))
+            a2 = (torch.tanh(self.actor_target(s2)) + noise).clamp(-1, 1)
+            first, second = (critic(torch.cat([s2, a2], 1)) for critic in self.critic_targets)
+            y = r + 0.99 * torch.min(first, second)
         both = torch.cat([s, a], 1)
-        loss = sum(nn.functional.mse_loss(critic(both), y) for critic in critics)
-        critic_optimiser.zero_grad()
+        loss = sum(nn.functional.mse_loss(critic(both), y) for critic in self.critics)
+        self.critic_optimiser.zero_grad()
         loss.backward()
-        critic_optimiser.step()
-        if step % 2:
-            return
-        chosen = torch.tanh(actor(s))
-        value = critics[0](torch.cat([s, chosen], 1))
+        self.critic_optimiser.step()
+
+    def learn_policy(self, s, a) -> None:
+        """Moves the actor, and the targets a little."""
+        chosen = torch.tanh(self.actor(s))
+        value = self.critics[0](torch.cat([s, chosen], 1))
         loss = nn.functional.mse_loss(chosen, a) - 2.5 * value.mean() / value.abs().mean().detach()
-        actor_optimiser.zero_grad()
+        self.actor_optimiser.zero_grad()
         loss.backward()
-        actor_optimiser.step()
+        self.actor_optimiser.step()
+        pairs = (self.critics, self.critic_targets), (self.actor, self.actor_target)
         with torch.no_grad():
-            for new, old in ((critics, critic_targets), (actor, actor_target)):
+            for new, old in pairs:
                 for source, target in zip(new.parameters(), old.parameters(), strict=True):
                     target.lerp_(source, 0.005)
 
+
+def plain_loop(
+    obs_dim: int, action_dim: int, hidden: list[int], batch_size: int
+) -> Callable[[int], None]:
+    """Returns the updates of one member, its batches drawn from tensors."""
+    member = Plain(obs_dim, action_dim, hidden)
+    obs, next_obs = torch.randn(ROWS, obs_dim), torch.randn(ROWS, obs_dim)
+    actions, rewards = torch.rand(ROWS, action_dim) * 2 - 1, torch.randn(ROWS, 1)
+
     def run(updates: int) -> None:
-        for _ in range(updates):
-            update()
+        for step in range(updates):
+            rows = torch.randint(0, ROWS, (batch_size,))
+            member.learn_values(obs[rows], actions[rows], rewards[rows], next_obs[rows])
+            if step % 2:
+                member.learn_policy(obs[rows], actions[rows])
 
     return run
 

@@ -43,52 +43,49 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
 
 def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Progress]:
     """Returns `(progress, metrics, seconds) -> progress` with a row more for each seed."""
-    config, agent = problem.config, problem.agent
-
-    def play(key: Key, state: Any) -> Array:
-        key_memory, key_play = jax.random.split(key)
-        keys = jax.random.split(key_memory, config.eval_episodes)
-
-        def policy(key: Key, memory: Any, obs: Array):
-            return agent.act(key, state, memory, obs, explore=False)[:2]
-
-        memory = jax.vmap(agent.begin_episode)(keys)
-        return evaluation.evaluate(
-            key_play, problem.wide, policy, memory, episodes=config.eval_episodes
-        ).returns
-
-    compiled = problem.compile(play, 0, 0)
+    play = problem.compile(functools.partial(_play, problem), 0, 0)
 
     def evaluate(progress: Progress, metrics: Metrics, seconds: float) -> Progress:
         is_online = progress.phase == "online"
-        number = progress.step + is_online * (config.offline_steps + 1)
+        number = progress.step + is_online * (problem.config.offline_steps + 1)
         keys = jax.vmap(jax.random.fold_in, (0, None))(problem.key("evaluate"), number)
         state = progress.state.agent if is_online else progress.state
         started = time.perf_counter()
-        returns = np.asarray(compiled(keys, state), np.float64)
-        eval_seconds = time.perf_counter() - started
+        returns = np.asarray(play(keys, state), np.float64)
+        times = {"seconds": seconds, "eval_seconds": time.perf_counter() - started}
         bad = np.flatnonzero(~np.all(np.isfinite(returns), axis=1))
         if bad.size:  # before anything is saved
             where = f"{progress.phase} step {progress.step} of seed {problem.seeds[bad[0]]}"
             raise Diverged(f"an episode's return is not finite at {where}")
         rows = []
         for i, seed in enumerate(problem.seeds):
-            scores = problem.score(returns[i])
-            row = {
-                "seed": seed,
-                "phase": progress.phase,
-                "step": progress.step,
-                "score": float(np.mean(scores)),
-                "score_error": float(np.std(scores) / np.sqrt(max(1, len(scores) - 1))),
-                "returns": returns[i].tolist(),
-                **_means(metrics, i),
-                "seconds": round(seconds, 3),
-                "eval_seconds": round(eval_seconds, 3),
-            }
+            about = {"seed": seed, "phase": progress.phase, "step": progress.step}
+            row = {**about, **_scores(problem, returns[i]), **_means(metrics, i)}
+            row |= {name: round(value, 3) for name, value in times.items()}
             rows.append([*progress.rows[i], row])
         return progress._replace(rows=rows)
 
     return evaluate
+
+
+def _play(problem: Problem, key: Key, state: Any) -> Array:
+    """Returns the returns of some episodes of one run's policy, without exploration."""
+    number = problem.config.eval_episodes
+    key_memory, key_play = jax.random.split(key)
+
+    def policy(key: Key, memory: Any, obs: Array):
+        return problem.agent.act(key, state, memory, obs, explore=False)[:2]
+
+    memory = jax.vmap(problem.agent.begin_episode)(jax.random.split(key_memory, number))
+    return evaluation.evaluate(key_play, problem.wide, policy, memory, episodes=number).returns
+
+
+def _scores(problem: Problem, returns: np.ndarray) -> dict[str, Any]:
+    """Returns the mean score of an evaluation, its standard error, and each episode's return."""
+    scores = problem.score(returns)
+    error = np.std(scores) / np.sqrt(max(1, len(scores) - 1))
+    found = {"score": float(np.mean(scores)), "score_error": float(error)}
+    return {**found, "returns": returns.tolist()}
 
 
 def _make_advance(problem: Problem, phase: str) -> Callable[[Any, int, int], tuple[Any, dict]]:

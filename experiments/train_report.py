@@ -112,7 +112,7 @@ def make_figure(finished: Sequence[Finished]) -> bytes:
     panel = figures.Panel(
         title=f"{first['agent']} on {first['env']}, from {first['dataset'].split('/')[-1]}",
         x_label="online steps",
-        y_label="score, mean of the episodes and its standard error",
+        y_label="score and its standard error",
         lines=lines,
     )
     return figures.draw([panel], columns=1, title="", width=6.0)
