@@ -102,7 +102,7 @@ def _flat(run: Run, row: dict[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if name not in ("returns", "seconds", "eval_seconds")
     }
-    return {"run": run.name, **kept}
+    return {"run": run.name, "task": run.task, **kept}
 
 
 def make_table(runs: Sequence[Run]) -> tables.Table:

@@ -206,7 +206,7 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     assert ["hopper", "whole", "0", *expected, "100"] in lines
     assert ["hopper", "twice", "mean", *expected] in lines
     written = (tmp_path / "out" / "results.csv").read_text().splitlines()
-    assert written[0].startswith("run,seed,phase,step,score") and len(written) == 1 + 3 * 5
+    assert written[0].startswith("run,task,seed,phase,step,score") and len(written) == 1 + 3 * 5
     for name in ("curves.png", "diagnostics.png"):
         assert (tmp_path / "out" / name).stat().st_size > 5000
 
