@@ -9,7 +9,6 @@ several rounds, and a row's figure is its best round, so that a busy machine har
 
 import importlib.util
 import json
-import time
 import warnings
 from collections.abc import Callable
 
@@ -21,6 +20,7 @@ import numpy as np
 import rich.console
 from absl import flags
 
+from benchmarks import timing
 from experiments import cli
 from roid_jax import results
 from roid_jax.envs import base, mjx, mujoco_c, physics, tasks
@@ -73,20 +73,16 @@ def measure(
         "gymnasium SyncVectorEnv, 64": (64, vector_loop(task, 64)),
         **{f"ours in a scan, {size}": (size, scan(ours, size)) for size in (1, 10, 64)},
     }
-    rates: dict[str, float | None] = dict.fromkeys(ways, 0.0)
     mjx_way = f"ours on MJX in a scan, {mjx_size}"
-    rates[mjx_way] = None
     if importlib.util.find_spec("mujoco.mjx") is not None:
         ways[mjx_way] = (mjx_size, scan(mjx.make(task, physics="stock"), mjx_size))
-        rates[mjx_way] = 0.0
-    for _ in range(rounds):
-        for name, (size, run) in ways.items():
-            count = max(100, steps // size) if size > 10 else steps
-            run(count)  # compiled and warm at this length
-            start = time.perf_counter()
-            run(count)
-            rates[name] = max(rates[name], size * count / (time.perf_counter() - start))
-    return rates
+    calls = {
+        name: timing.Way(run, max(100, steps // size) if size > 10 else steps)
+        for name, (size, run) in ways.items()
+    }
+    rates = timing.rates(calls, rounds)
+    found: dict[str, float | None] = {name: size * rates[name] for name, (size, _) in ways.items()}
+    return {**found, mjx_way: found.get(mjx_way)}
 
 
 def raw_loop(name: str) -> Callable[[int], None]:
