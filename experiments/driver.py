@@ -89,6 +89,10 @@ class Progress(NamedTuple):
     state: Any
     rows: list[list[dict[str, Any]]]
 
+    def number(self, config: TrainConfig) -> int:
+        """Returns which of all evaluations and checkpoints this is, by steps of both phases."""
+        return self.step + (self.phase == "online") * (config.offline_steps + 1)
+
     @property
     def axes(self) -> seeds.Axes:
         """Which leaves of the state have the seed axis."""

@@ -46,10 +46,9 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Prog
     play = problem.compile(functools.partial(_play, problem), 0, 0)
 
     def evaluate(progress: Progress, metrics: Metrics, seconds: float) -> Progress:
-        is_online = progress.phase == "online"
-        number = progress.step + is_online * (problem.config.offline_steps + 1)
+        number = progress.number(problem.config)
         keys = jax.vmap(jax.random.fold_in, (0, None))(problem.key("evaluate"), number)
-        state = progress.state.agent if is_online else progress.state
+        state = progress.state.agent if progress.phase == "online" else progress.state
         started = time.perf_counter()
         returns = np.asarray(play(keys, state), np.float64)
         times = {"seconds": seconds, "eval_seconds": time.perf_counter() - started}

@@ -18,7 +18,7 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import cli
+from experiments import cli, train_report
 from roid_jax import results
 from roid_jax.report import figures, tables
 
@@ -97,11 +97,8 @@ def _read(name: str, file: pathlib.Path) -> Run:
 
 def _flat(run: Run, row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row for the CSV: the run's name first, the episodes' returns left out."""
-    kept = {
-        name: value
-        for name, value in row.items()
-        if name not in ("returns", "seconds", "eval_seconds")
-    }
+    left_out = ("returns", *train_report.TIMES)
+    kept = {name: value for name, value in row.items() if name not in left_out}
     return {"run": run.name, "task": run.task, **kept}
 
 
@@ -112,20 +109,16 @@ def make_table(runs: Sequence[Run]) -> tables.Table:
         group = [run for run in runs if (run.task, run.name) == (task, name) and run.online[1:]]
         for run in group:
             steps = f"{run.online[-1]['step']:,}"
-            body.append((task, name, str(run.seed), *_cells(_numbers(run)), steps))
+            numbers = train_report.sum_up(run.rows).values()
+            body.append((task, name, str(run.seed), *_cells(numbers), steps))
         if len(group) > 1:
-            means = np.mean([_numbers(run) for run in group], axis=0)
+            numbers = [list(train_report.sum_up(run.rows).values()) for run in group]
+            means = np.mean(numbers, axis=0)
             body.append((task, name, "mean", *_cells(means), ""))
         body.append(())
     heads = "task", "run", "seed", "offline", "last", "last 10", "best", "lowest", "steps"
     note = "Scores; last 10 is the mean of as many evaluations, lowest is of all online ones."
     return tables.Table("Offline to online", heads, tuple(body[:-1]), (note,), text_columns=2)
-
-
-def _numbers(run: Run) -> list[float]:
-    """Returns the score offline, at the end, the mean of the last ten, the best, the lowest."""
-    first, *rest = (row["score"] for row in run.online)
-    return [first, rest[-1], float(np.mean(rest[-10:])), max(rest), min(rest)]
 
 
 def _cells(values: Iterable[float]) -> list[str]:

@@ -57,8 +57,7 @@ def restore(problem: Problem, stores: Stores, step: int) -> Progress:
 
 def save(problem: Problem, progress: Progress, stores: Stores) -> None:
     """Saves everything that the rest of each run depends on."""
-    is_online = progress.phase == "online"
-    number = progress.step + is_online * (problem.config.offline_steps + 1)
+    number = progress.number(problem.config)
     for i, seed in enumerate(problem.seeds):
         rows = progress.rows[i]
         notes = {"phase": progress.phase, "step": progress.step, "rows": rows}

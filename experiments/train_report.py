@@ -13,7 +13,7 @@ from experiments.driver import Problem, Progress
 from roid_jax import checkpoint, results, seeds
 from roid_jax.report import figures, tables
 
-_TIMES = ("seconds", "eval_seconds")  # fields of a row that differ from run to run
+TIMES = ("seconds", "eval_seconds")  # fields of a row that differ from run to run
 
 
 class Finished(NamedTuple):
@@ -26,16 +26,10 @@ class Finished(NamedTuple):
 def finish(problem: Problem, progress: Progress, i: int) -> Finished:
     """Returns what a finished run brought, the one at place i of the seeds."""
     rows = progress.rows[i]
-    online = [row["score"] for row in rows if row["phase"] == "online"]
-    offline = [row["score"] for row in rows if row["phase"] == "offline"]
-    trained = online[1:]
     summary = {
         **problem.names(problem.seeds[i]),
-        "offline_score": online[0] if online else offline[-1],
-        "online_last": trained[-1] if trained else None,
-        "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
-        "online_best": max(trained, default=None),
-        "seconds": round(sum(row[name] for row in rows for name in _TIMES), 1),
+        **sum_up(rows),
+        "seconds": round(sum(row[name] for row in rows for name in TIMES), 1),
         **{f"{phase}_steps_per_second": _speed(rows, phase) for phase in _PHASES},
         "digest": digest(seeds.take(progress.state, progress.axes, i), rows),
         "versions": results.versions(),
@@ -46,6 +40,23 @@ def finish(problem: Problem, progress: Progress, i: int) -> Finished:
 _PHASES = ("offline", "online")
 
 
+def sum_up(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Returns the scores that a run is told by; those of the online phase are None without one.
+
+    Offline is the policy at the handover, before the first online step.
+    """
+    online = [row["score"] for row in rows if row["phase"] == "online"]
+    offline = [row["score"] for row in rows if row["phase"] == "offline"]
+    trained = online[1:]
+    return {
+        "offline_score": online[0] if online else offline[-1],
+        "online_last": trained[-1] if trained else None,
+        "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
+        "online_best": max(trained, default=None),
+        "online_lowest": min(trained, default=None),
+    }
+
+
 def digest(state: Any, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a sha256 over everything that the run ended with and its rows without their times."""
     sums = hashlib.sha256()
@@ -53,7 +64,7 @@ def digest(state: Any, rows: Sequence[dict[str, Any]]) -> str:
         array = np.asarray(leaf)
         sums.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     for row in rows:
-        kept = {name: value for name, value in row.items() if name not in _TIMES}
+        kept = {name: value for name, value in row.items() if name not in TIMES}
         sums.update(json.dumps(kept, sort_keys=True).encode())
     return sums.hexdigest()
 

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-Axes = (
-    Any  # a prefix of a pytree: 0 where leaves have the seed axis, None where all seeds share them
-)
+# A prefix of a pytree: 0 where leaves have the seed axis, None where all seeds share them.
+Axes = Any
 
 _NAME = "seed"
 
