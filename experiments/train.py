@@ -23,7 +23,10 @@ from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
+from roid_jax.data import registry
 from roid_jax.report import tables
+
+EMBEDDED = "embedded:hopper-medium"  # of the same kind as hopper-medium-v2, and much smaller
 
 Folders = Mapping[int, pathlib.Path]  # by seed
 
@@ -40,7 +43,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("profile", "demo", profiles.PROFILES, "How long and how large.")
     flags.DEFINE_integer("seed", 0, "The first seed.", lower_bound=0, upper_bound=2**30)
     flags.DEFINE_integer("num_seeds", 1, "How many, side by side in one program.", lower_bound=1)
-    flags.DEFINE_string("workdir", None, "Where results land; runs/<agent>-<task>-<profile>.")
+    flags.DEFINE_string("workdir", None, "Where results land; runs/<what was named>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")
     agent = cli.peek("agent", "roid", named.AGENTS)
@@ -55,7 +58,10 @@ def main() -> None:
     with cli.border():
         config = configured()
         numbers = range(values.seed, values.seed + values.num_seeds)
-        problem = driver.make_problem(values.agent, env_name(), dataset_name(), numbers, config)
+        data = dataset_name()
+        problem = driver.make_problem(values.agent, env_name(), data, numbers, config)
+    if flags.FLAGS["task"].present and data == EMBEDDED != values.dataset:
+        console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
     finished = {}
     with contextlib.ExitStack() as stack:
         with cli.border():
@@ -94,11 +100,15 @@ def env_name() -> str:
 
 
 def dataset_name() -> str:
-    """Returns the name of the data: of the task, or for a short look what the package has."""
+    """Returns the name of the data: the task's; for a short look what the package has will do."""
     values = flags.FLAGS
-    is_short = values.profile in ("demo", "smoke") and not flags.FLAGS["task"].present
-    task = "embedded:hopper-medium" if is_short else f"d4rl:{values.task}"
-    return values.dataset or task
+    if values.dataset:
+        return values.dataset
+    of_task = f"d4rl:{values.task}"
+    is_short = values.profile in ("demo", "smoke") and values.task == "hopper-medium-v2"
+    if not is_short:
+        return of_task
+    return of_task if flags.FLAGS["task"].present and registry.is_here(of_task) else EMBEDDED
 
 
 def run_name() -> str:

@@ -34,8 +34,16 @@ def environment(home):
 
 
 def call(home, *flags):
+    return finish(home, command(*flags))
+
+
+def report(home, *words):
+    return finish(home, [sys.executable, "-m", "experiments.report", *map(str, words)])
+
+
+def finish(home, words):
     return subprocess.run(
-        command(*flags),
+        words,
         cwd=ROOT,
         env=environment(home),
         capture_output=True,
@@ -102,8 +110,10 @@ def test_the_summary_says_how_it_went(home):
 
 def test_a_finished_run_is_not_run_again(home):
     before = summary(home / "whole")
-    done = call(home, f"--workdir={home / 'whole'}")
+    # The task is the default one, named; its own data is not here, which is said.
+    done = call(home, f"--workdir={home / 'whole'}", "--task=hopper-medium-v2")
     assert done.returncode == 0
+    assert "d4rl:hopper-medium-v2 is not here; this is a look at embedded" in done.stdout
     assert {**summary(home / "whole"), "versions": 0} == {**before, "versions": 0}
 
 
@@ -178,18 +188,6 @@ def test_a_world_of_ones_own_with_data_of_ones_own(home, tmp_path):
     assert done.returncode == 2 and "keeps its state to itself" in done.stderr
 
 
-def report(home, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.report", *map(str, words)],
-        cwd=ROOT,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(home / "whole", other, ignore=shutil.ignore_patterns("checkpoints", "offline"))
@@ -251,7 +249,10 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
         (("--env=mars",), "unknown environment 'mars'"),
         (("--selector=best",), "--selector=best: value should be one of"),
         (("--agent=td3bc", "--selector=ids"), "--selector: td3bc has none"),
-        (("--task=hopper-medium-v2",), "'d4rl:hopper-medium-v2' is not here; fetch it"),
+        (
+            ("--task=hopper-medium-v2", "--profile=cpu"),
+            "'d4rl:hopper-medium-v2' is not here; fetch it",
+        ),
         (
             ("--config.agent.offline_fraction=0",),
             "offline_fraction must be above 0 where logged rows are cloned",

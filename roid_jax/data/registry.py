@@ -42,6 +42,15 @@ def locate(name: str) -> Source:
     return _FINDERS[kind][1](rest)
 
 
+def is_here(name: str) -> bool:
+    """Whether a dataset of a known kind can be read without fetching it."""
+    try:
+        locate(name)
+    except ValueError:
+        return False
+    return True
+
+
 def minari_directory() -> pathlib.Path:
     """Returns where Minari keeps its datasets."""
     chosen = os.environ.get("MINARI_DATASETS_PATH")
