@@ -1,8 +1,8 @@
-"""TD3+BC in other tools, run by a Python of their own: `python benchmarks/peers.py <JSON sizes>`.
+"""Other tools at the same work, by a Python of their own: `peers.py update|select <JSON sizes>`.
 
-Needs PyTorch and, for its row, d3rlpy (the extra `bench`), and nothing of ours: their requirements
-do not go together with ours. Says the names of its rows, then answers each line `<row> <updates>`
-with the seconds that so many updates took.
+`update` is TD3+BC's, `select` one choice of an ensemble. Needs PyTorch and, for its row, d3rlpy
+(the extra `bench`), and nothing of ours: their requirements do not go together with ours. Says the
+names of its rows, then answers each line `<row> <times>` with the seconds that it took.
 """
 
 import contextlib
@@ -21,10 +21,13 @@ ROWS = 100_000
 
 def main() -> None:
     """Answers until its input ends."""
-    sizes = json.loads(sys.argv[1])
-    ways = {"plain PyTorch loop": plain_loop(**sizes)}
-    with contextlib.suppress(ImportError):
-        ways["d3rlpy"] = d3rlpy_loop(**sizes)
+    question, sizes = sys.argv[1], json.loads(sys.argv[2])
+    if question == "select":
+        ways = {"PyTorch": choices(**sizes)}
+    else:
+        ways = {"plain PyTorch loop": plain_loop(**sizes)}
+        with contextlib.suppress(ImportError):
+            ways["d3rlpy"] = d3rlpy_loop(**sizes)
     answer = sys.stdout
     sys.stdout = sys.stderr  # whatever a library prints is no answer
     print(json.dumps(list(ways)), file=answer, flush=True)
@@ -129,6 +132,52 @@ def d3rlpy_loop(
     def run(updates: int) -> None:
         for _ in range(updates):
             algorithm.update(dataset.sample_transition_batch(batch_size))
+
+    return run
+
+
+def choices(
+    obs_dim: int,
+    action_dim: int,
+    hidden: list[int],
+    critics: int,
+    candidates: int,
+    wide_candidates: int,
+) -> Callable[[int], None]:
+    """Returns information-directed choices, the critics as batched products."""
+    torch.manual_seed(0)
+    actor = network(obs_dim, hidden, action_dim)
+    shapes = itertools.pairwise([obs_dim + action_dim, *hidden, 1])
+    layers = [
+        (torch.randn(critics, a, b) / a**0.5, torch.randn(critics, 1, b) / a**0.5)
+        for a, b in shapes
+    ]
+
+    def evaluate(inputs: torch.Tensor) -> torch.Tensor:
+        outputs = inputs.expand(critics, -1, -1)
+        for i, (kernel, bias) in enumerate(layers):
+            outputs = torch.baddbmm(bias, outputs, kernel)
+            if i < len(layers) - 1:
+                outputs = outputs.relu_()
+        return outputs[..., 0]
+
+    def choose(obs: torch.Tensor) -> torch.Tensor:
+        anchor = torch.tanh(actor(obs))
+        noise = 0.1 * torch.randn(wide_candidates - 1, action_dim)
+        wide = torch.cat([anchor[None], (anchor + noise).clamp(-1, 1)])
+        values = evaluate(torch.cat([obs.expand(wide_candidates, -1), wide], 1)).clamp(-1e4, 1e4)
+        near = values[:, :candidates]
+        regret = values.amax(1).mean() - near.mean(0)
+        information = 0.5 * torch.log1p(near.var(0, correction=0))
+        index = torch.argmin(regret.square() / (information + 0.05))
+        return (wide[index] + 0.1 * torch.randn(action_dim)).clamp(-1, 1)
+
+    observations = torch.randn(1000, obs_dim)
+
+    @torch.inference_mode()
+    def run(times: int) -> None:
+        for i in range(times):
+            choose(observations[i % 1000])
 
     return run
 

@@ -1,8 +1,11 @@
 """How rows of one table are measured: in turn, in rounds, each by its best round."""
 
+import json
+import subprocess
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,3 +45,42 @@ def matmul(size: int = 2048) -> tuple[Way, float]:
             jax.block_until_ready(product(left, right))
 
     return Way(run, 3), 2e-9 * size**3
+
+
+@contextmanager
+def peers(
+    python: str | None, question: str, sizes: Mapping[str, Any], times: int
+) -> Iterator[dict[str, Way]]:
+    """Lends the ways of other tools, which wait in a process of their own; none without a Python.
+
+    Args:
+      python: has the extra `bench`.
+      question: `update` or `select`.
+      sizes: of the work.
+      times: how often it is done in a round.
+    """
+    if python is None:
+        yield {}
+        return
+    command = [python, "benchmarks/peers.py", question, json.dumps(sizes)]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+    except OSError as error:
+        raise ValueError(f"--peers names no Python: {error}.") from None
+    with process:
+        names = process.stdout.readline()
+        if not names:
+            raise ValueError(f"{python} could not run the other tools; it needs torch and d3rlpy.")
+
+        def ask(name: str) -> Callable[[int], None]:
+            def run(times: int) -> None:
+                process.stdin.write(f"{name} {times}\n")
+                process.stdin.flush()
+                process.stdout.readline()
+
+            return run
+
+        yield {name: Way(ask(name), times) for name in json.loads(names)}
+        process.stdin.close()

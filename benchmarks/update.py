@@ -10,9 +10,7 @@ needs; the peak is a large product, measured in the same run.
 """
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -58,8 +56,10 @@ def main() -> None:
     with cli.border():
         hidden = tuple(int(size) for size in values.hidden)
         sizes = {"obs_dim": 11, "action_dim": 3, "hidden": hidden, "batch_size": values.batch_size}
-        with peers(values.peers, sizes, values.steps) as others:
-            rows = [*ours(**sizes, steps=values.steps), *others]
+        gflop = 1e-9 * flops.td3bc_update(*sizes.values())
+        with timing.peers(values.peers, "update", sizes, values.steps) as others:
+            rows = ours(**sizes, steps=values.steps)
+            rows += [Row(name, way, 1, gflop) for name, way in others.items()]
             found = measure(rows, values.rounds)
     if values.json:
         print(json.dumps({"rows": found, "versions": results.versions()}))
@@ -162,37 +162,6 @@ def _in_chunks(chunk: Callable, state: object, steps: int) -> Way:
 
     size = min(CHUNK, steps)
     return Way(run, steps // size * size)
-
-
-@contextmanager
-def peers(python: str | None, sizes: dict, steps: int) -> Iterator[list[Row]]:
-    """Lends the rows of other tools, which wait in a process of their own."""
-    if python is None:
-        yield []
-        return
-    command = [python, "benchmarks/peers.py", json.dumps(sizes)]
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-    except OSError as error:
-        raise ValueError(f"--peers names no Python: {error}.") from None
-    with process:
-        names = process.stdout.readline()
-        if not names:
-            raise ValueError(f"{python} could not run the other tools; it needs torch and d3rlpy.")
-        gflop = 1e-9 * flops.td3bc_update(*sizes.values())
-
-        def way(name: str) -> Way:
-            def run(times: int) -> None:
-                process.stdin.write(f"{name} {times}\n")
-                process.stdin.flush()
-                process.stdout.readline()
-
-            return Way(run, steps)
-
-        yield [Row(name, way(name), 1, gflop) for name in json.loads(names)]
-        process.stdin.close()
 
 
 def make_table(found: list[dict]) -> tables.Table:

@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import pathlib
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
+import jax
 import ml_collections
 import rich.console
 from absl import app, flags, logging
@@ -113,6 +116,7 @@ def run(
 
     def guarded(argv: list[str]) -> None:
         signal.signal(signal.SIGINT, _interrupt)
+        keep_compiled()
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:
@@ -122,6 +126,20 @@ def run(
 
     define_flags()
     app.run(guarded, flags_parser=_with_help(parse))
+
+
+def keep_compiled() -> None:
+    """Keeps what is compiled on disk, for the next run; JAX's own variables can say otherwise.
+
+    `JAX_COMPILATION_CACHE_DIR` names another place, `JAX_ENABLE_COMPILATION_CACHE=false` none.
+    """
+    if jax.config.jax_compilation_cache_dir is None:
+        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        folder = pathlib.Path(home, "roid_jax", "compiled").expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_compilation_cache_max_size", 2**30)  # bytes; the oldest go first
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
 
 
 def _with_help(parse: Callable[[list[str]], list[str]]) -> Callable[[list[str]], list[str]]:

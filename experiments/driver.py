@@ -5,6 +5,7 @@ chunks; after each of them every seed is saved whole and on its own, so that a k
 there, beside the same seeds or others, and ends with the same numbers.
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from roid_jax.envs import named as worlds
 from roid_jax.envs.base import Environment
 from roid_jax.types import Array, Key
 
+STATE_AXES = {"offline": 0, "online": training.ONLINE_AXES}
 DATASET_AXES = replay.Dataset(rows=None, order=0)
 
 _FREE = ("chunk", "online_steps")  # fields that change none of the numbers so far
@@ -96,7 +98,7 @@ class Progress(NamedTuple):
     @property
     def axes(self) -> seeds.Axes:
         """Which leaves of the state have the seed axis."""
-        return 0 if self.phase == "offline" else training.ONLINE_AXES
+        return STATE_AXES[self.phase]
 
 
 class Diverged(Exception):
@@ -160,24 +162,35 @@ def _make_dataset(rows: Array, numbers: Sequence[int], mesh: Mesh) -> replay.Dat
 
 def begin(problem: Problem) -> Progress:
     """Returns runs that learned nothing yet."""
-
-    def init(key: Key, dataset: replay.Dataset) -> Any:
-        return jax.tree.map(jnp.copy, problem.agent.init(key, dataset))
-
-    state = problem.compile(init, 0, DATASET_AXES)(problem.key("init"), problem.dataset)
+    run = problem.compile(functools.partial(_init, problem), 0, DATASET_AXES)
+    state = run(problem.key("init"), problem.dataset)
     return Progress("offline", 0, state, [[] for _ in problem.seeds])
 
 
 def hand_over(problem: Problem, progress: Progress) -> Progress:
     """Returns the runs at the start of their online phase."""
-
-    def cross(key: Key, key_begin: Key, state: Any, dataset: replay.Dataset) -> training.Online:
-        start = problem.agent.handover(key, state, dataset)
-        capacity = problem.config.replay_capacity
-        return training.begin_online(
-            key_begin, problem.agent, start, problem.env, capacity=capacity
-        )
-
+    cross = functools.partial(_cross, problem)
     run = problem.compile(cross, 0, 0, 0, DATASET_AXES, out_axes=training.ONLINE_AXES)
     keys = problem.key("handover"), problem.key("begin")
     return Progress("online", 0, run(*keys, progress.state, problem.dataset), progress.rows)
+
+
+def shapes(problem: Problem, phase: str) -> Any:
+    """Returns what one run's state is like in a phase, without its numbers."""
+    key, dataset = jax.random.key(0), seeds.take(problem.dataset, DATASET_AXES, 0)
+    state = jax.eval_shape(functools.partial(_init, problem), key, dataset)
+    if phase == "offline":
+        return state
+    return jax.eval_shape(functools.partial(_cross, problem), key, key, state, dataset)
+
+
+def _init(problem: Problem, key: Key, dataset: replay.Dataset) -> Any:
+    return jax.tree.map(jnp.copy, problem.agent.init(key, dataset))
+
+
+def _cross(
+    problem: Problem, key: Key, key_begin: Key, state: Any, dataset: replay.Dataset
+) -> training.Online:
+    start = problem.agent.handover(key, state, dataset)
+    capacity = problem.config.replay_capacity
+    return training.begin_online(key_begin, problem.agent, start, problem.env, capacity=capacity)

@@ -43,16 +43,14 @@ def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]
 def restore(problem: Problem, stores: Stores, step: int) -> Progress:
     """Returns the runs as they were saved."""
     notes = check(problem, stores, step)
-    like = driver.begin(problem)
-    if notes[0]["phase"] == "online":
-        like = driver.hand_over(problem, like)
-    one = seeds.take(like.state, like.axes, 0)
-    states = [stores[seed].restore(step, one) for seed in problem.seeds]
-    state = seeds.stack(states, like.axes, problem.mesh)
-    if like.phase == "online":
+    phase = notes[0]["phase"]
+    like = driver.shapes(problem, phase)
+    states = [stores[seed].restore(step, like) for seed in problem.seeds]
+    state = seeds.stack(states, driver.STATE_AXES[phase], problem.mesh)
+    if phase == "online":
         resume = problem.compile(problem.env.resume, 0)
         state = state.replace(env=resume(state.env))
-    return Progress(like.phase, notes[0]["step"], state, [note["rows"] for note in notes])
+    return Progress(phase, notes[0]["step"], state, [note["rows"] for note in notes])
 
 
 def save(problem: Problem, progress: Progress, stores: Stores) -> None:
@@ -86,14 +84,13 @@ def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
 
 def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
     """Returns runs at the end of the offline phases that `keep_offline` wrote for others."""
-    begun = driver.begin(problem)
-    one = seeds.take(begun.state, begun.axes, 0)
+    like = driver.shapes(problem, "offline")
     found = [
-        _take_over(problem, seed, source, one)
+        _take_over(problem, seed, source, like)
         for seed, source in zip(problem.seeds, sources, strict=True)
     ]
     steps, states, rows = zip(*found, strict=True)
-    state = seeds.stack(states, begun.axes, problem.mesh)
+    state = seeds.stack(states, driver.STATE_AXES["offline"], problem.mesh)
     return Progress("offline", steps[0], state, list(rows))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import rich.console
 from absl import flags
 
-from experiments import cli, driver, phases, profiles, saved, train_report
+from experiments import cli, driver, machines, phases, profiles, saved, train_report
 from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
@@ -46,40 +46,58 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Where results land; runs/<what was named>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")
+    machines.define_flags()
     agent = cli.peek("agent", "roid", named.AGENTS)
     cli.define_config(profiles.find(agent, "hopper-medium-v2", "demo"))
-    flags.declare_key_flag("config")  # so that --help lists it with these
+    for name in ("config", "coordinator", "num_processes", "process_id"):
+        flags.declare_key_flag(name)  # so that --help lists them with these
 
 
 def main() -> None:
-    """Runs every seed, and shows them together."""
-    console = rich.console.Console(highlight=False)
+    """Runs this process's seeds; the first process shows all of them together."""
     values = flags.FLAGS
+    everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
         config = configured()
-        numbers = range(values.seed, values.seed + values.num_seeds)
+        place = machines.meet()
+        numbers = machines.share(everyone, place)
+        workdir = results.open_workdir(values.workdir or f"runs/{run_name()}")
+        folders = {n: workdir / f"seed_{n}" for n in everyone}
+        machines.part(place, [train_report.summary_file(folders[n]) for n in numbers])
         data = dataset_name()
         problem = driver.make_problem(values.agent, env_name(), data, numbers, config)
+    console = rich.console.Console(highlight=False, quiet=not place.is_first)
     if flags.FLAGS["task"].present and data == EMBEDDED != values.dataset:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
-    finished = {}
     with contextlib.ExitStack() as stack:
         with cli.border():
-            workdir = results.open_workdir(values.workdir or f"runs/{run_name()}")
-            folders = {n: results.open_workdir(workdir / f"seed_{n}") for n in numbers}
             stores = {
-                n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
+                n: stack.enter_context(
+                    checkpoint.Checkpoints(results.open_workdir(folders[n]) / "checkpoints")
+                )
                 for n in numbers
             }
             parts = [(driver.with_seeds(problem, n), step) for n, step in saved.groups(stores)]
             for part, step in parts:  # all of them before the first begins
                 _check(part, step, stores)
         for part, step in parts:
-            finished |= run(part, step, folders, stores, console)
-    ordered = [finished[n] for n in numbers]
+            run(part, step, folders, stores, console)
+    if place.is_first:
+        machines.wait([train_report.summary_file(folder) for folder in folders.values()], console)
+        _report(problem, workdir, folders, console)
+
+
+def _report(
+    problem: driver.Problem,
+    workdir: pathlib.Path,
+    folders: Folders,
+    console: rich.console.Console,
+) -> None:
+    """Shows all seeds together, those of other processes too."""
     with cli.border():
-        results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(ordered))
-    tables.show(train_report.make_table(problem, ordered), console)
+        finished = [train_report.read(folder) for folder in folders.values()]
+        results.write_bytes(workdir / "learning_curve.png", train_report.make_figure(finished))
+    tables.show(train_report.make_table(problem, finished), console)
     console.print(f"Results and the learning curve are in {workdir}/", soft_wrap=True)
 
 
@@ -125,7 +143,7 @@ def run(
     folders: Folders,
     stores: saved.Stores,
     console: rich.console.Console,
-) -> dict[int, train_report.Finished]:
+) -> None:
     """Runs seeds that are equally far, from their checkpoint to their end."""
     with cli.border():
         state = _start(problem, step, stores, console)
@@ -140,12 +158,9 @@ def run(
             state = driver.hand_over(problem, state)
         if state.phase == phase:
             state = _run_phase(problem, state, folders, stores, console)
-    finished = {}
     for i, seed in enumerate(problem.seeds):
-        finished[seed] = train_report.finish(problem, state, i)
         with cli.border():
-            train_report.write_summary(folders[seed] / "summary.json", finished[seed])
-    return finished
+            train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
 
 
 def _check(problem: driver.Problem, step: int | None, stores: saved.Stores) -> None:

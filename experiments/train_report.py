@@ -76,9 +76,21 @@ def _speed(rows: Sequence[dict[str, Any]], phase: str) -> float | None:
     return round(steps / seconds, 2) if seconds else None
 
 
-def write_summary(path: pathlib.Path, finished: Finished) -> None:
-    """Writes the summary as JSON."""
-    results.write_bytes(path, f"{json.dumps(finished.summary, indent=2)}\n".encode())
+def summary_file(folder: pathlib.Path) -> pathlib.Path:
+    """Returns the file that is there once a run has ended."""
+    return folder / "summary.json"
+
+
+def write_summary(folder: pathlib.Path, finished: Finished) -> None:
+    """Writes the summary beside the rows, as JSON."""
+    content = f"{json.dumps(finished.summary, indent=2)}\n"
+    results.write_bytes(summary_file(folder), content.encode())
+
+
+def read(folder: pathlib.Path) -> Finished:
+    """Returns a finished run as its files have it."""
+    summary = json.loads(summary_file(folder).read_text(encoding="utf-8"))
+    return Finished(rows=results.read_rows(folder / "results.jsonl"), summary=summary)
 
 
 def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:

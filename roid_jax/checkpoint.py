@@ -82,8 +82,12 @@ class Checkpoints:
         return self._read(step, notes=ocp.args.JsonRestore())["notes"]
 
     def restore(self, step: int, like: Any) -> Any:
-        """Returns the state of a checkpoint, in the structure, types and places of `like`."""
-        shapes = _shapes(without_key_types(like))
+        """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+            jax.eval_shape(without_key_types, like),
+        )
         found = self._read(step, state=ocp.args.StandardRestore(shapes))["state"]
         return jax.tree.map(_with_type, found, like)
 
@@ -118,13 +122,7 @@ def _without_type(leaf: Any) -> Any:
 
 def _with_type(leaf: Any, like: Any) -> Any:
     """Returns the numbers of a random key as a key again."""
-    if not _is_key(like):
-        return leaf
-    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
-
-
-def _shapes(tree: Any) -> Any:
-    return jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+    return jax.random.wrap_key_data(leaf) if _is_key(like) else leaf
 
 
 def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None:

@@ -5,6 +5,7 @@ same program with S = 1.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -28,7 +29,12 @@ def make_mesh(number: int) -> Mesh:
 def over(
     function: Callable, mesh: Mesh, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()
 ) -> Callable:
-    """Returns the function of one run, compiled for all seeds.
+    """Returns the function of one run, compiled for all seeds and one set of shapes.
+
+    Every device runs the program that it would run alone, on its own seeds. One program for all of
+    them (`shard_map`) would be compiled once instead of once a device, but XLA's passes for several
+    partitions order sums differently, and a seed's numbers would depend on how many devices there
+    were.
 
     Args:
       function: of one run.
@@ -38,15 +44,24 @@ def over(
     """
     # The seeds of a device are vmapped there; a step counter that all share stays one number, so
     # that a `lax.cond` on it is still a branch, and a ring is still written in place.
-    of_device = jax.vmap(function, in_axes=in_axes, out_axes=out_axes)
-    shared = jax.shard_map(
-        of_device,
-        mesh=mesh,
-        in_specs=_specs(in_axes),
-        out_specs=_specs(out_axes),
-        check_vma=False,
+    of_device = jax.jit(
+        jax.vmap(function, in_axes=in_axes, out_axes=out_axes), donate_argnums=donate
     )
-    return jax.jit(shared, donate_argnums=donate)
+    if mesh.size == 1:
+        return of_device
+    programs = []
+
+    def run(*inputs: Any) -> Any:
+        pairs = zip(in_axes, inputs, strict=True)
+        laid_out = [_map(lambda axis, leaf: _lay_out(leaf, axis, mesh), *pair) for pair in pairs]
+        parts = [[_part(tree, i) for tree in laid_out] for i in range(mesh.size)]
+        if not programs:
+            with futures.ThreadPoolExecutor() as pool:
+                programs.extend(pool.map(lambda part: of_device.lower(*part).compile(), parts))
+        found = [program(*part) for program, part in zip(programs, parts, strict=True)]
+        return _map(lambda axis, *leaves: _join(leaves, axis, mesh), out_axes, *found)
+
+    return run
 
 
 def alone(function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()):
@@ -69,8 +84,7 @@ def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
     """Returns the pytrees of several seeds as one, laid out over the devices."""
 
     def join(axis: int | None, *leaves: Any) -> Any:
-        whole = leaves[0] if axis is None else jnp.stack(leaves)
-        return jax.device_put(whole, NamedSharding(mesh, _spec(axis)))
+        return _lay_out(leaves[0] if axis is None else jnp.stack(leaves), axis, mesh)
 
     return _map(join, axes, *trees)
 
@@ -84,9 +98,23 @@ def _map(function: Callable, axes: Axes, *trees: Any) -> Any:
     return jax.tree.map(of_part, axes, *trees, is_leaf=lambda axis: axis is None)
 
 
-def _spec(axis: int | None) -> PartitionSpec:
-    return PartitionSpec() if axis is None else PartitionSpec(_NAME)
+def _lay_out(leaf: Any, axis: int | None, mesh: Mesh) -> Any:
+    """Returns an array with its seeds shared by the devices, or whole on each of them."""
+    return jax.device_put(leaf, _sharding(axis, mesh))
 
 
-def _specs(axes: Any) -> Any:
-    return jax.tree.map(_spec, axes, is_leaf=lambda axis: axis is None)
+def _part(tree: Any, i: int) -> Any:
+    """Returns what the device at place i has of a pytree."""
+    return jax.tree.map(lambda leaf: leaf.addressable_shards[i].data, tree)
+
+
+def _join(leaves: Sequence[Any], axis: int | None, mesh: Mesh) -> Any:
+    """Returns what each device has as one array, where it lies."""
+    shape = leaves[0].shape
+    if axis is not None:
+        shape = (len(leaves) * shape[0], *shape[1:])
+    return jax.make_array_from_single_device_arrays(shape, _sharding(axis, mesh), list(leaves))
+
+
+def _sharding(axis: int | None, mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(_NAME))

@@ -1,15 +1,21 @@
 """The benchmarks of learning, at tiny size."""
 
+import dataclasses
+import pathlib
 import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from benchmarks import flops, online_step, timing, update
+from benchmarks import bandits, flops, online_step, select, startup, timing, update
+from experiments import suites
 from roid_jax import networks
+from roid_jax.agents import selector
 from roid_jax.envs import probes
 from roid_jax.envs.base import Spec
+from roid_jax.linear import biased_linear, play
 
 SIZES = {"obs_dim": 3, "action_dim": 1, "hidden": (8,), "batch_size": 8}
 
@@ -59,15 +65,15 @@ def test_other_tools_are_measured_where_they_are(tmp_path):
         "for line in sys.stdin:\n    print(1.0, flush=True)\n"
     )
     fake.chmod(0o755)
-    with update.peers(str(fake), SIZES, 5) as rows:
-        assert [row.name for row in rows] == ["fake tool"]
-        rows[0].way.run(5)
-    with update.peers(None, SIZES, 5) as rows:
-        assert rows == []
+    with timing.peers(str(fake), "update", SIZES, 5) as ways:
+        assert list(ways) == ["fake tool"] and ways["fake tool"].times == 5
+        ways["fake tool"].run(5)
+    with timing.peers(None, "update", SIZES, 5) as ways:
+        assert ways == {}
     for wrong in ("/nowhere/python", "/bin/true"):
         with (
             pytest.raises(ValueError, match=r"no Python|could not run"),
-            update.peers(wrong, SIZES, 5),
+            timing.peers(wrong, "update", SIZES, 5),
         ):
             pass
 
@@ -89,3 +95,78 @@ def test_the_papers_step_takes_the_operations_that_were_counted_by_hand():
     env = probes.make("both")._replace(spec=Spec("hopper", 11, 3, 1000))
     # 5 (10 critics' update, 1.84 GFLOP) + 256 candidates of 10 critics, 0.36.
     assert online_step.useful_gflop(env, online_step.settings()) == pytest.approx(9.55, rel=0.01)
+
+
+SMALL = select.Sizes(obs_dim=3, action_dim=2, hidden=(8, 8), critics=4, wide_candidates=16)
+
+
+def test_choices_are_measured_in_a_scan_from_python_and_in_numpy():
+    sizes = dataclasses.replace(SMALL, candidates=8)
+    rates = timing.rates(select.ways(sizes, 3), 1)
+    assert len(rates) == 3 and all(rate > 0 for rate in rates.values())
+    table = select.make_table(sizes, {name: 1e3 / rate for name, rate in rates.items()})
+    assert len(table.rows) == 3
+
+
+def test_numpy_evaluates_the_same_networks():
+    critic = networks.Critic((8, 8))
+    obs, actions = jnp.ones((5, 3)), jnp.linspace(-1, 1, 10).reshape(5, 2)
+    params = networks.init_members(jax.random.key(0), critic, 4, obs[0], actions[0])
+    inputs = np.concatenate([obs, actions], axis=1)
+    found = select._forward(select.layers(params), inputs)[..., 0]
+    np.testing.assert_allclose(
+        found, networks.apply_members(critic, params, obs, actions), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_numpy_chooses_what_ours_chooses():
+    # Without noise there is one candidate, the anchor, and both execute it.
+    config = selector.SelectorConfig(
+        candidates=4, wide_candidates=8, candidate_noise=0.0, execution_noise=0.0
+    )
+    actor, critic = networks.Actor((8, 8), 2), networks.Critic((8, 8))
+    obs = jnp.array([0.3, -1.0, 2.0])
+    policy = actor.init(jax.random.key(1), obs)
+    values = networks.init_members(jax.random.key(2), critic, 4, obs, jnp.zeros(2))
+    layers = select.layers(policy), select.layers(values)
+    found = select.choose_in_numpy(np.random.default_rng(0), *layers, np.asarray(obs), config)
+    np.testing.assert_allclose(found, actor.apply(policy, obs), rtol=1e-5)
+
+
+def test_the_numpy_loop_plays_the_same_bandit():
+    # Greedy and UCB draw nothing, and without noise nor do the rewards: the regret is one number.
+    config = dataclasses.replace(suites.BANDITS["smoke"].biased_linear, noise=0.0)
+    methods = (play.Method("greedy"), play.Method("ucb"))
+    problem = biased_linear.draw_problem(jax.random.split(jax.random.key(5))[0], config)
+    found = bandits.regret_in_numpy(jax.device_get(problem), config, methods, 0)
+    ours = biased_linear.regret(jnp.array([5]), config=config, methods=methods)[0].sum(axis=-1)
+    np.testing.assert_allclose(found, ours, rtol=1e-4, atol=1e-5)
+    all_rules = [one for one in play.methods_for((0.0, 0.5)) if one.name != "ids_randomised"]
+    regret = bandits.regret_in_numpy(jax.device_get(problem), config, all_rules, 0)
+    assert regret.shape == (2, 5) and np.all(regret >= 0)
+
+
+def test_bandits_are_measured():
+    rates = bandits.measure(suites.BANDITS["smoke"].biased_linear, 1, 1)
+    found = {"seeds_per_second": rates, "cold_seconds": 12.0}
+    assert [row[0] for row in bandits.make_table(found).rows if row][:2] == [
+        bandits.OURS,
+        bandits.LOOP,
+    ]
+
+
+def test_starting_is_measured(monkeypatch):
+    asked = []
+
+    def run(words, env, **_):
+        asked.append((words, env["JAX_COMPILATION_CACHE_DIR"]))
+        folder = pathlib.Path(next(w for w in words if "workdir" in w).partition("=")[2])
+        (folder / "seed_0").mkdir(parents=True, exist_ok=True)
+        (folder / "seed_0" / "results.jsonl").write_text('{"step": 40}\n')
+
+    monkeypatch.setattr(startup.subprocess, "run", run)
+    found = startup.measure("smoke")
+    assert list(found) == ["cold", "again", "going on"]
+    assert len({cache for _, cache in asked}) == 1
+    assert asked[2][0][-1] == "--config.online_steps=60"
+    assert len(startup.make_table("smoke", found).rows) == 3

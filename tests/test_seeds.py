@@ -98,6 +98,66 @@ def test_a_seed_learns_the_same_beside_others():
     assert together.rows[0][-1]["score"] != together.rows[1][-1]["score"]
 
 
+def batched(shapes, axes):
+    return seeds._map(
+        lambda axis, leaf: (
+            leaf if axis is None else jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype)
+        ),
+        axes,
+        shapes,
+    )
+
+
+@pytest.mark.parametrize("phase", ["offline", "online"])
+def test_a_chunk_lowers_for_a_gpu_and_never_leaves_it(phase):
+    pytest.importorskip("mujoco.mjx", reason="the extra mjx is not installed")
+    problem = driver.make_problem("roid", "mjx:hopper", "embedded:hopper-medium", (0,), SMOKE)
+    axes = driver.STATE_AXES[phase]
+    if phase == "offline":
+        chunk = training.make_pretrain(problem.agent, length=50)
+    else:
+        chunk = training.make_online(problem.agent, problem.env, length=50, learn=True)
+    run = problem.compile(chunk, 0, axes, None, driver.DATASET_AXES, out_axes=(axes, 0), donate=1)
+    state = batched(driver.shapes(problem, phase), axes)
+    text = (
+        run.trace(problem.key("online"), state, 0, problem.dataset)
+        .lower(lowering_platforms=("cuda",))
+        .as_text()
+    )
+    assert "stablehlo.while" in text and "stablehlo.dot_general" in text
+    for word in ("callback", "infeed", "outfeed", "stablehlo.send", "stablehlo.recv"):
+        assert word not in text
+    assert "tf.aliasing_output" in text or "jax.buffer_donor" in text  # the carry is given away
+
+
+def test_nothing_is_compiled_again_between_chunks():
+    compiled = []
+
+    def listen(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(seconds)
+
+    config = dataclasses.replace(SMOKE, offline_steps=60, online_steps=90, eval_interval=15)
+    problem = make(0, config=config)
+    progress = driver.begin(problem)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for phase, settled in (("offline", 1), ("online", 5)):  # online: after the warm-up's end
+            if phase == "online":
+                progress = driver.hand_over(problem, progress)
+            for i, after in enumerate(
+                phases.run_phase(problem, progress, lambda length, score: None)
+            ):
+                progress = after
+                if i == 0:
+                    assert compiled
+                if i >= settled:
+                    assert not compiled, f"{phase}, interval {i}"
+                compiled.clear()
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
 class Store:
     def __init__(self, *steps):
         self._steps = steps

@@ -1,0 +1,98 @@
+"""How long a run takes to begin: cold, and going on with what was compiled before.
+
+    python -m benchmarks.startup
+    python -m benchmarks.startup --profile=cpu --json
+
+Every row is a process of its own, timed from its start to its end. `cold` is a whole short run with
+an empty compilation cache; `again` the same run with that cache; `going on` takes up the first run
+where it ended, for a few online steps and an evaluation more.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import rich.console
+from absl import flags
+
+from experiments import cli
+from roid_jax import results
+from roid_jax.report import tables
+
+STEPS = 20  # online steps between two rows
+
+
+def define_flags() -> None:
+    """Declares the command line."""
+    flags.DEFINE_enum("profile", "smoke", ["smoke", "demo", "cpu"], "Sizes of the networks.")
+    flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
+
+
+def main() -> None:
+    """Measures every row and prints one table."""
+    found = measure(flags.FLAGS.profile)
+    if flags.FLAGS.json:
+        print(json.dumps({"seconds": found, "versions": results.versions()}))
+    else:
+        tables.show(make_table(flags.FLAGS.profile, found), rich.console.Console(highlight=False))
+
+
+def measure(profile: str) -> dict[str, float]:
+    """Returns the seconds of each way to begin."""
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for row in ("cold", "again"):
+            found[row] = _timed(profile, folder / row, folder / "cache")
+        going_on = folder / "going on"
+        shutil.copytree(folder / "cold", going_on)
+        more = _online_steps(going_on) + STEPS
+        found["going on"] = _timed(
+            profile, going_on, folder / "cache", f"--config.online_steps={more}"
+        )
+    return found
+
+
+def _online_steps(workdir: pathlib.Path) -> int:
+    return results.read_rows(workdir / "seed_0" / "results.jsonl")[-1]["step"]
+
+
+def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path, *more: str) -> float:
+    """Returns the seconds of a short run, from the start of its process to its end."""
+    command = [sys.executable, "-m", "experiments.train", f"--profile={profile}"]
+    sizes = {"offline_steps": 2 * STEPS, "online_steps": 2 * STEPS, "eval_interval": STEPS}
+    sizes |= {"eval_episodes": 1, "chunk": STEPS, "agent.warmup_steps": STEPS}
+    words = [f"--config.{name}={value}" for name, value in sizes.items()]
+    start = time.perf_counter()
+    subprocess.run(
+        [*command, *words, f"--workdir={workdir}", *more],
+        env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(cache)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.perf_counter() - start
+
+
+def make_table(profile: str, found: dict[str, Any]) -> tables.Table:
+    """Returns the seconds of each row, and their ratio to the cold one."""
+    names = {
+        "cold": "cold, both phases",
+        "again": "again, with the cache",
+        "going on": f"going on for {STEPS} steps",
+    }
+    body = tuple(
+        (names[row], f"{took:.1f}", f"{took / found['cold']:.2f}") for row, took in found.items()
+    )
+    versions = results.versions()
+    notes = (f"{versions['device']}, jax {versions['jax']}.",)
+    return tables.Table("Starting", (f"a {profile} run", "seconds", "/ cold"), body, notes)
+
+
+if __name__ == "__main__":
+    cli.run(main, define_flags)
