@@ -1,4 +1,4 @@
-"""Other tools at the same work, by a Python of their own: `peers.py update|select <JSON sizes>`.
+"""Other tools at the same work, by a Python of their own: `-P peers.py update|select <sizes>`.
 
 `update` is TD3+BC's, `select` one choice of an ensemble. Needs PyTorch and, for its row, d3rlpy
 (the extra `bench`), and nothing of ours: their requirements do not go together with ours. Says the

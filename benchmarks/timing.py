@@ -62,7 +62,8 @@ def peers(
     if python is None:
         yield {}
         return
-    command = [python, "benchmarks/peers.py", question, json.dumps(sizes)]
+    # -P: what lies beside the file, such as `select.py`, is not a module of the library.
+    command = [python, "-P", "benchmarks/peers.py", question, json.dumps(sizes)]
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
