@@ -21,6 +21,7 @@ ROWS = 100_000
 
 def main() -> None:
     """Answers until its input ends."""
+    answer, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
     question, sizes = sys.argv[1], json.loads(sys.argv[2])
     if question == "select":
         ways = {"PyTorch": choices(**sizes)}
@@ -28,8 +29,6 @@ def main() -> None:
         ways = {"plain PyTorch loop": plain_loop(**sizes)}
         with contextlib.suppress(ImportError):
             ways["d3rlpy"] = d3rlpy_loop(**sizes)
-    answer = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints is no answer
     print(json.dumps(list(ways)), file=answer, flush=True)
     for line in sys.stdin:
         name, number = line.rstrip("\n").rsplit(" ", 1)

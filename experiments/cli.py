@@ -1,8 +1,10 @@
 """What every binary shares: flags from configurations, and one clear line for a user's mistake."""
 
 import contextlib
+import hashlib
 import os
 import pathlib
+import platform
 import signal
 import sys
 import threading
@@ -135,11 +137,21 @@ def keep_compiled() -> None:
     """
     if jax.config.jax_compilation_cache_dir is None:
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        folder = pathlib.Path(home, "roid_jax", "compiled").expanduser()
+        folder = pathlib.Path(home, "roid_jax", "compiled", _processor()).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_compilation_cache_max_size", 2**30)  # bytes; the oldest go first
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+
+
+def _processor() -> str:
+    """Returns a name for what this processor can do: another may not run what it compiled."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    able = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
 
 
 def _with_help(parse: Callable[[list[str]], list[str]]) -> Callable[[list[str]], list[str]]:

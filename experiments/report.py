@@ -117,7 +117,9 @@ def make_table(runs: Sequence[Run]) -> tables.Table:
             body.append((task, name, "mean", *_cells(means), ""))
         body.append(())
     heads = "task", "run", "seed", "offline", "last", "last 10", "best", "lowest", "steps"
-    note = "Scores; last 10 is the mean of as many evaluations, lowest is of all online ones."
+    note = (
+        "Scores; last 10 is the mean of ten evaluations, or of all; lowest is of all online ones."
+    )
     return tables.Table("Offline to online", heads, tuple(body[:-1]), (note,), text_columns=2)
 
 

@@ -37,6 +37,11 @@ def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]
     notes = [stores[seed].notes(step) for seed in problem.seeds]
     for seed, note in zip(problem.seeds, notes, strict=True):
         checkpoint.require_same(note["identity"], problem.identity(seed))
+        if note["phase"] == "online" and note["step"] > problem.config.online_steps:
+            raise ValueError(
+                f"the run has made {note['step']:,} online steps; --config.online_steps must be at "
+                f"least that, got {problem.config.online_steps:,}."
+            )
     return notes
 
 

@@ -105,11 +105,14 @@ def configured() -> profiles.TrainConfig:
     """Returns the configuration that the flags ask for."""
     values = flags.FLAGS
     config = profiles.find(values.agent, values.task, values.profile)
-    if values.selector is not None:
-        if not hasattr(config.agent, "selector"):
-            raise ValueError(f"--selector: {values.agent} has none; it is for --agent=roid.")
-        config = cfg.override(config, {"agent.selector.name": values.selector})
-    return cli.configured(config)
+    if values.selector is None:
+        return cli.configured(config)
+    if not hasattr(config.agent, "selector"):
+        raise ValueError(f"--selector: {values.agent} has none; it is for --agent=roid.")
+    config = cli.configured(cfg.override(config, {"agent.selector.name": values.selector}))
+    if config.agent.selector.name != values.selector:
+        raise ValueError("--selector and --config.agent.selector.name differ; give one of them.")
+    return config
 
 
 def env_name() -> str:
@@ -122,6 +125,8 @@ def dataset_name() -> str:
     values = flags.FLAGS
     if values.dataset:
         return values.dataset
+    if values.env and values.env.split(":")[-1] != values.task.split("-")[0]:
+        raise ValueError(f"--env={values.env} needs --dataset, the data that was logged there.")
     of_task = f"d4rl:{values.task}"
     is_short = values.profile in ("demo", "smoke") and values.task == "hopper-medium-v2"
     if not is_short:

@@ -110,8 +110,11 @@ def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:
         f"{problem.dataset_name}; {config.eval_episodes} episodes an evaluation.",
     )
     kind = "score" if problem.is_scored else "return"
-    title = f"{problem.agent_name} on {problem.env_name}: {kind}"
-    heads = ("seed", "offline", "online, last", "mean of last 10", "best", "minutes")
+    rule = f" ({config.agent.selector.name})" if hasattr(config.agent, "selector") else ""
+    title = f"{problem.agent_name}{rule} on {problem.env_name}: {kind}"
+    count = max(sum(row["phase"] == "online" for row in one.rows) - 1 for one in finished)
+    several = f"mean of last {min(10, count) if count > 0 else 10}"
+    heads = ("seed", "offline", "online, last", several, "best", "minutes")
     return tables.Table(title, heads, tuple(body), notes)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 # A prefix of a pytree: 0 where leaves have the seed axis, None where all seeds share them.
 Axes = Any
@@ -116,5 +116,7 @@ def _join(leaves: Sequence[Any], axis: int | None, mesh: Mesh) -> Any:
     return jax.make_array_from_single_device_arrays(shape, _sharding(axis, mesh), list(leaves))
 
 
-def _sharding(axis: int | None, mesh: Mesh) -> NamedSharding:
+def _sharding(axis: int | None, mesh: Mesh) -> Sharding:
+    if mesh.size == 1:  # as what a program returns, so that a run that goes on needs no other one
+        return SingleDeviceSharding(mesh.devices.flat[0])
     return NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(_NAME))

@@ -64,7 +64,7 @@ def test_processes_share_the_seeds_and_the_first_reports(home):
         both = [start(home, *flags, f"--process_id={i}", *more) for i in range(2)]
         first, second = map(end, both)
     assert digests(home / "processes", 0, 1) == digests(home / "alone", 0, 1)
-    assert "mean of last 10" in first and second == ""
+    assert "mean of last 2" in first and second == ""
     assert (home / "processes" / "learning_curve.png").exists()
 
 

@@ -59,7 +59,7 @@ def home(tmp_path_factory):
     done = call(home, f"--workdir={home / 'whole'}")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "roid on hopper: score" in done.stdout
+    assert "roid (ids) on hopper: score" in done.stdout
     return home
 
 
@@ -245,8 +245,13 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
         (("--task=ant-medium-v2",), "--task=ant-medium-v2: value should be one of"),
         (("--dataset=hopper",), "unknown dataset 'hopper'; use one of"),
         (("--task=walker2d-medium-v2",), "'d4rl:walker2d-medium-v2' is not here; fetch it"),
-        (("--env=walker2d",), "has 11 observations and 3 actions, but 'walker2d' has 17 and 6"),
-        (("--env=mars",), "unknown environment 'mars'"),
+        (
+            ("--env=walker2d", "--dataset=embedded:hopper-medium"),
+            "has 11 observations and 3 actions, but 'walker2d' has 17 and 6",
+        ),
+        (("--env=mars", "--dataset=embedded:hopper-medium"), "unknown environment 'mars'"),
+        (("--env=walker2d",), "--env=walker2d needs --dataset"),
+        (("--selector=ucb", "--config.agent.selector.name=ids"), "differ; give one of them"),
         (("--selector=best",), "--selector=best: value should be one of"),
         (("--agent=td3bc", "--selector=ids"), "--selector: td3bc has none"),
         (

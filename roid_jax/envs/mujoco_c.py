@@ -8,17 +8,15 @@ it touches NumPy and MuJoCo only, since JAX inside a callback can hang.
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from jax.experimental.buffer_callback import buffer_callback
 from mujoco.batch import Batch
 
-from roid_jax.envs import base, physics, tasks
+from roid_jax.envs import base, host_call, physics, tasks
 from roid_jax.types import Array
 
 
@@ -36,14 +34,18 @@ def make(name: str, *, physics: str = "d4rl", threads: int = 1) -> base.Environm
     host = _Host(task, physics, threads)
     spec = base.Spec(name, task.obs_dim, task.action_dim, task.max_steps)
 
+    # One array goes each way, since an array costs more to hand over than the numbers in it.
+    def call(part: str, function: host_call.Function, words: Array, width: int) -> Array:
+        return host_call.call(f"roid_jax {name} {physics} {threads} {part}", function, words, width)
+
     def reset(seed: Array) -> tuple[Array, Array]:
-        words = _call(host.reset, seed[:, None], host.words + task.obs_dim)
+        words = call("reset", host.reset, seed[:, None], host.words + task.obs_dim)
         return words[:, : host.words], _bits_to(jnp.float32, words[:, host.words :])
 
     def step(bits: Array, action: Array, length: Array, seed: Array):
         parts = bits, _bits_to(jnp.uint32, action), _bits_to(jnp.uint32, length)[:, None]
         words = jnp.concatenate([*parts, seed[:, None]], axis=1)
-        words = _call(host.step, words, host.words + 2 * task.obs_dim + 3)
+        words = call("step", host.step, words, host.words + 2 * task.obs_dim + 3)
         after, rest = words[:, : host.words], words[:, host.words :]
         numbers = _bits_to(jnp.float32, rest[:, : 2 * task.obs_dim + 1])
         obs, last_obs, reward = jnp.split(numbers, [task.obs_dim, 2 * task.obs_dim], axis=1)
@@ -51,25 +53,6 @@ def make(name: str, *, physics: str = "d4rl", threads: int = 1) -> base.Environm
         return after, obs, last_obs, reward[:, 0], terminated, truncated
 
     return base.make(base.Backend(spec=spec, reset=reset, step=step))
-
-
-def _call(function: Callable[[np.ndarray], np.ndarray], words: Array, width: int) -> Array:
-    """Returns `[..., width]` what the host makes of `[..., W]` words.
-
-    One array goes each way, since an array costs more to hand over than the numbers in it. Where
-    the compiled code runs on the CPU the host reads and writes its memory directly, which costs a
-    tenth of `pure_callback`; from any other device the words are copied.
-    """
-    out = jax.ShapeDtypeStruct((*words.shape[:-1], width), jnp.uint32)
-
-    def in_place(_: Any, target: Any, words: Any) -> None:
-        np.asarray(target)[...] = function(np.asarray(words))
-
-    return jax.lax.platform_dependent(
-        words,
-        cpu=buffer_callback(in_place, out, vmap_method="expand_dims"),
-        default=lambda words: jax.pure_callback(function, out, words, vmap_method="expand_dims"),
-    )
 
 
 def _bits_to(dtype: jnp.dtype, words: Array) -> Array:
