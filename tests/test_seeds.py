@@ -88,13 +88,12 @@ def learn(*numbers):
 def test_a_seed_learns_the_same_beside_others():
     together, alone = learn(3, 4), learn(4)
     mine = seeds.take(together.state, together.axes, 1)
-    chex.assert_trees_all_close(
-        mine.agent, seeds.take(alone.state, alone.axes, 0).agent, rtol=1e-3, atol=1e-5
-    )
+    # On a CPU to the bit; elsewhere seeds are vmapped, and sums may be ordered differently.
+    chex.assert_trees_all_equal(mine.agent, seeds.take(alone.state, alone.axes, 0).agent)
     assert len(together.rows[1]) == len(alone.rows[0]) == 6
     for row, other in zip(together.rows[1], alone.rows[0], strict=True):
         assert row.keys() == other.keys() and row["seed"] == other["seed"] == 4
-        np.testing.assert_allclose(row["score"], other["score"], rtol=0.01)
+        assert row["score"] == other["score"]
     assert together.rows[0][-1]["score"] != together.rows[1][-1]["score"]
 
 
@@ -117,7 +116,7 @@ def test_a_chunk_lowers_for_a_gpu_and_never_leaves_it(phase):
         chunk = training.make_pretrain(problem.agent, length=50)
     else:
         chunk = training.make_online(problem.agent, problem.env, length=50, learn=True)
-    run = problem.compile(chunk, 0, axes, None, driver.DATASET_AXES, out_axes=(axes, 0), donate=1)
+    run = seeds.beside(chunk, (0, axes, None, driver.DATASET_AXES), (axes, 0), donate=1)
     state = batched(driver.shapes(problem, phase), axes)
     text = (
         run.trace(problem.key("online"), state, 0, problem.dataset)
@@ -156,6 +155,22 @@ def test_nothing_is_compiled_again_between_chunks():
                 compiled.clear()
     finally:
         jax.monitoring.clear_event_listeners()
+
+
+def test_side_by_side_seeds_find_the_same_to_rounding():
+    config = dataclasses.replace(SMOKE, offline_steps=40)
+    found = []
+    for compile_for in (seeds.over, None):
+        problem = make(3, 4, config=config)
+        progress = driver.begin(problem)
+        chunk = training.make_pretrain(problem.agent, length=40)
+        axes = (0, 0, None, driver.DATASET_AXES)
+        if compile_for is None:  # as on a GPU
+            run = seeds.beside(chunk, axes, (0, 0), donate=1)
+        else:
+            run = compile_for(chunk, problem.mesh, axes, (0, 0), donate=1)
+        found.append(run(problem.key("pretrain"), progress.state, 0, problem.dataset))
+    chex.assert_trees_all_close(plain(found[0]), plain(found[1]), rtol=1e-3, atol=1e-5)
 
 
 class Store:
