@@ -1,6 +1,6 @@
 """Runs from logged data to a fine-tuned policy: offline, handover, online; saved as they go.
 
-Several seeds are one program with a leading axis S. Between two evaluations everything is compiled
+Several seeds run at once, with a leading axis S. Between two evaluations everything is compiled
 chunks; after each of them every seed is saved whole and on its own, so that a killed run goes on
 there, beside the same seeds or others, and ends with the same numbers.
 """

@@ -1,7 +1,7 @@
 """What is on disk of each seed: where its run goes on, and what it began with.
 
 Every seed has checkpoints of its own, so that runs can be joined and parted: seeds that have come
-equally far go on as one program.
+equally far go on together.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Many runs as one program: a leading seed axis S, vmapped, and shared by this process's devices.
+"""Many runs at once: a leading seed axis S, shared by this process's devices, vmapped on each.
 
 A run is a function of its key, so its neighbours do not change what it computes. A run alone is the
 same program with S = 1.
