@@ -66,27 +66,42 @@ def measure(config: BiasedLinearConfig, seeds: int, rounds: int) -> dict[str, fl
     ours = lambda _: np.asarray(  # noqa: E731
         biased_linear.regret(numbers, config=config, methods=tuple(methods))
     )
-    loop = lambda _: [regret_in_numpy(one, config, methods, 0) for one in problems]  # noqa: E731
+    begun = [starts(one, config) for one in problems]
+    loop = lambda _: [  # noqa: E731
+        regret_in_numpy(one, arms, config, methods)
+        for one, arms in zip(problems, begun, strict=True)
+    ]
     return timing.rates({OURS: Way(ours, seeds), LOOP: Way(loop, seeds)}, rounds)
 
 
-def regret_in_numpy(
-    problem: BiasedLinear, config: BiasedLinearConfig, methods: Sequence[play.Method], seed: int
-) -> np.ndarray:
-    """Returns `[N, A]` the regret of each method after the horizon."""
-    generator = np.random.default_rng(seed)
-    totals = np.zeros((len(config.offline_rows), len(methods)))
-    for i, rows in enumerate(config.offline_rows):
+def starts(problem: BiasedLinear, config: BiasedLinearConfig) -> list[posterior.Posterior]:
+    """Returns what the offline rows say about the arms, for each N; not part of the loop."""
+    found = []
+    for rows in config.offline_rows:
         start = posterior.warm_start(
             problem.features[:rows],
             problem.rewards[:rows],
             precision=config.prior_precision,
             noise=config.model_noise,
         )
-        arms = jax.device_get(posterior.project(start, problem.arms))
-        for j, method in enumerate(methods):
-            totals[i, j] = play_in_numpy(generator, problem, arms, config, method)
-    return totals
+        found.append(jax.device_get(posterior.project(start, problem.arms)))
+    return found
+
+
+def regret_in_numpy(
+    problem: BiasedLinear,
+    begun: Sequence[posterior.Posterior],
+    config: BiasedLinearConfig,
+    methods: Sequence[play.Method],
+) -> np.ndarray:
+    """Returns `[N, A]` the regret of each method after the horizon."""
+    generator = np.random.default_rng(0)
+    return np.array(
+        [
+            [play_in_numpy(generator, problem, arms, config, method) for method in methods]
+            for arms in begun
+        ]
+    )
 
 
 def play_in_numpy(

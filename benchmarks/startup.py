@@ -72,7 +72,7 @@ def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path, *more: str)
     start = time.perf_counter()
     subprocess.run(
         [*command, *words, f"--workdir={workdir}", *more],
-        env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(cache)},
+        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         stdout=subprocess.DEVNULL,
         check=True,
     )

@@ -1,6 +1,7 @@
 """How rows of one table are measured: in turn, in rounds, each by its best round."""
 
 import json
+import pathlib
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +64,8 @@ def peers(
         yield {}
         return
     # -P: what lies beside the file, such as `select.py`, is not a module of the library.
-    command = [python, "-P", "benchmarks/peers.py", question, json.dumps(sizes)]
+    file = pathlib.Path(__file__).with_name("peers.py")
+    command = [python, "-P", str(file), question, json.dumps(sizes)]
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -79,7 +81,8 @@ def peers(
             def run(times: int) -> None:
                 process.stdin.write(f"{name} {times}\n")
                 process.stdin.flush()
-                process.stdout.readline()
+                if not process.stdout.readline():
+                    raise ValueError(f"{name} ended before its round did.")
 
             return run
 

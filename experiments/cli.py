@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 import threading
-import warnings
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
@@ -20,6 +20,8 @@ from ml_collections import config_flags
 
 from roid_jax import config as cfg
 from roid_jax.report import progress
+
+_LARGEST_CACHE = 2**30  # bytes of compiled programs
 
 
 def define_config(default: Any) -> None:
@@ -60,6 +62,13 @@ def _interrupt(number: int, frame: Any) -> None:
         os._exit(130)  # files are written whole or not at all
     _stopping.set()
     print("\nstopping at the next safe point; once more to stop at once.", file=sys.stderr)
+
+
+def pause(seconds: float) -> None:
+    """Sleeps, and lets Ctrl-C act."""
+    time.sleep(seconds)
+    if _stopping.is_set():
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -124,7 +133,11 @@ def run(
         try:
             main(*argv[1:])
         except KeyboardInterrupt:
-            fail("interrupted; files already written are whole.", code=130)
+            # At once, since compiled code may still be calling back, and would wait for a Python
+            # that is shutting down; files are written whole or not at all.
+            _complain("interrupted; files already written are whole.")
+            sys.stdout.flush()
+            os._exit(130)
 
     define_flags()
     app.run(guarded, flags_parser=_with_help(parse))
@@ -135,13 +148,25 @@ def keep_compiled() -> None:
 
     `JAX_COMPILATION_CACHE_DIR` names another place, `JAX_ENABLE_COMPILATION_CACHE=false` none.
     """
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     if jax.config.jax_compilation_cache_dir is None:
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         folder = pathlib.Path(home, "roid_jax", "compiled", _processor()).expanduser()
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_compilation_cache_max_size", 2**30)  # bytes; the oldest go first
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+        _prune(folder)
+
+
+def _prune(folder: pathlib.Path) -> None:
+    """Removes the oldest files where there are more than fit; JAX's own limit needs filelock."""
+    with contextlib.suppress(OSError):  # another process may be at it
+        files = sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime)
+        excess = sum(file.stat().st_size for file in files) - _LARGEST_CACHE
+        for file in files:
+            if excess <= 0:
+                return
+            excess -= file.stat().st_size
+            file.unlink(missing_ok=True)
 
 
 def _processor() -> str:
@@ -181,6 +206,10 @@ def _unknown_field(default: Any) -> str:
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
     """Prints one line to standard error and ends the process."""
-    line = " ".join(message.split())
-    print(f"error: {line}", file=sys.stderr)
+    _complain(message)
     sys.exit(code)
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.split())
+    print(f"error: {line}", file=sys.stderr, flush=True)

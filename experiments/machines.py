@@ -2,12 +2,11 @@
 
 JAX's own runtime brings them together and says which is which. Then they part again, since seeds
 share nothing: each process runs its own and writes their files, and one that dies takes no other
-with it and can be started again alone. The workdir must be one that all of them see; the first
-process waits there for the others' files and reports.
+with it. It can be started again alone, by its number and without a place to meet. The workdir must
+be one that all of them see; the first process waits there for the others' files and reports.
 """
 
 import pathlib
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,8 @@ import jax
 import rich.console
 from absl import flags
 from jax._src import distributed  # the one place where JAX tells ids before it starts its devices
+
+from experiments import cli
 
 
 class Place(NamedTuple):
@@ -44,16 +45,16 @@ def meet() -> Place:
     """Joins the other processes, if the flags say that there are any; `part` must follow."""
     where = flags.FLAGS.coordinator
     number, this = flags.FLAGS.num_processes, flags.FLAGS.process_id
-    if where is None:
-        if number is not None or this is not None:
-            raise ValueError("--num_processes and --process_id need --coordinator=<host:port>.")
-        return Place()
     if where == "auto":
         return _meet()
-    if number is None or this is None:
-        raise ValueError(f"--coordinator={where} needs --num_processes and --process_id.")
+    if (number is None) != (this is None) or (where and number is None):
+        raise ValueError("--num_processes and --process_id go together, with --coordinator or not.")
+    if number is None:
+        return Place()
     if this >= number:
         raise ValueError(f"--process_id must be below --num_processes={number}, got {this}.")
+    if where is None:  # it had met the others before, and goes on alone
+        return Place(this, number)
     return _meet(coordinator_address=where, num_processes=number, process_id=this)
 
 
@@ -77,23 +78,39 @@ def share(numbers: Sequence[int], place: Place) -> Sequence[int]:
     return numbers[start : start + each + (place.index < more)]
 
 
-def part(place: Place, mine: Sequence[pathlib.Path]) -> None:
-    """Takes away this process's files, which say that a run has ended, and leaves the others.
+def part(place: Place, workdir: pathlib.Path) -> None:
+    """Leaves the others, and marks the time.
 
-    Nobody leaves before all are here, so whatever file is there later is a new one.
+    Nobody leaves before all are here, so what is written after the mark is of this meeting.
     """
-    if place.count > 1:
-        for file in mine:
-            file.unlink(missing_ok=True)
+    if jax.distributed.is_initialized():
+        if place.is_first:
+            _mark(workdir).touch()
         jax.distributed.shutdown()
         # It leaves its own number behind, which would make devices of a larger world.
         distributed.global_state.process_id, distributed.global_state.num_processes = 0, 1
 
 
-def wait(files: Sequence[pathlib.Path], console: rich.console.Console) -> None:
-    """Waits until all files are there."""
-    missing = [file.parent.name for file in files if not file.exists()]
-    if missing:
-        console.print(f"Waiting for {', '.join(missing)}, of other processes.", soft_wrap=True)
-    while not all(file.exists() for file in files):
-        time.sleep(0.5)
+def wait(
+    workdir: pathlib.Path, files: Sequence[pathlib.Path], console: rich.console.Console
+) -> None:
+    """Waits until all files are there, written since the processes met."""
+    mark = _mark(workdir)
+    since = mark.stat().st_mtime_ns if mark.exists() else 0
+
+    def missing() -> list[str]:
+        return [
+            file.parent.name
+            for file in files
+            if not file.exists() or file.stat().st_mtime_ns < since
+        ]
+
+    if missing():
+        names = ", ".join(missing())
+        console.print(f"Waiting for {names}, of other processes.", soft_wrap=True)
+    while missing():
+        cli.pause(0.5)
+
+
+def _mark(workdir: pathlib.Path) -> pathlib.Path:
+    return workdir / ".met"

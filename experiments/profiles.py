@@ -8,7 +8,9 @@ from typing import Any
 
 from roid_jax import config as cfg
 from roid_jax.agents import named
+from roid_jax.agents.boorl import BoorlConfig
 from roid_jax.agents.ensemble import EnsembleConfig
+from roid_jax.agents.rlpd import RlpdConfig
 from roid_jax.agents.roid_learner import RoidConfig
 from roid_jax.data import published
 
@@ -70,69 +72,101 @@ def find(agent: str, task: str, profile: str) -> TrainConfig:
     return _PROFILES[profile](settings)
 
 
+# As long as its authors train it offline, where that is not what the paper says for ROID.
+_PAPER_OFFLINE = {BoorlConfig: 1_000_000, RlpdConfig: 0}
+
+_SMALL = {"hidden": (128, 128), "batch_size": 128}
+_TINY = {"hidden": (16,), "batch_size": 8}
+
+
+def _offline(changes: dict[str, Any]) -> dict[str, Any]:
+    return {f"offline.{name}": value for name, value in changes.items()}
+
+
+_STEADY = _offline({"layer_norm": True, "normalise_states": True, "polyak": 0.01})
+
+# What a profile changes in the configuration of each kind of agent.
+_CPU = {
+    RoidConfig: {**_GENTLE, "bc_anneal_steps": 30_000},
+    EnsembleConfig: {},
+    BoorlConfig: {**_STEADY, "offline.hidden": (128, 128), "updates": 1, "warmup_steps": 1000},
+    RlpdConfig: {"hidden": (128, 128), "updates": 2, "warmup_steps": 1000},
+}
+_DEMO = {
+    RoidConfig: {
+        **_GENTLE,
+        **_offline({**_SMALL, "num_members": 3, "holdout": 2000, "bc_alpha": 1.0}),
+        "bc_anneal_steps": 20_000,
+    },
+    EnsembleConfig: _SMALL,
+    BoorlConfig: {
+        **_STEADY,
+        **_offline({**_SMALL, "num_members": 3}),
+        "updates": 1,
+        "warmup_steps": 1000,
+    },
+    RlpdConfig: {**_SMALL, "updates": 2, "warmup_steps": 1000},
+}
+_SMOKE = {
+    RoidConfig: {
+        **_offline({**_TINY, "holdout": 50, "num_members": 2}),
+        **_offline({"layer_norm": True, "normalise_states": True}),
+        "selector.candidates": 4,
+        "selector.wide_candidates": 8,
+        "updates": 2,
+        "warmup_steps": 25,
+        "offline_fraction": 0.5,
+        "bc_anneal_steps": 100,
+    },
+    EnsembleConfig: {**_TINY, "holdout": 50},
+    BoorlConfig: {**_offline({**_TINY, "num_members": 2}), "updates": 2, "warmup_steps": 25},
+    RlpdConfig: {**_TINY, "num_critics": 3, "updates": 2, "warmup_steps": 25},
+}
+
+
 def _paper(settings: Any) -> TrainConfig:
-    return TrainConfig(agent=settings)
+    offline_steps = _PAPER_OFFLINE.get(type(settings), TrainConfig.offline_steps)
+    return TrainConfig(agent=settings, offline_steps=offline_steps)
 
 
 def _cpu(settings: Any) -> TrainConfig:
     """At most about 40 minutes a seed on two cores."""
-    if isinstance(settings, RoidConfig):
-        settings = cfg.override(settings, {**_GENTLE, "bc_anneal_steps": 30_000})
     return TrainConfig(
-        offline_steps=50_000,
+        offline_steps=_offline_steps(settings, 50_000),
         online_steps=30_000,
         eval_interval=2500,
         replay_capacity=30_000,
-        agent=settings,
+        agent=cfg.override(settings, _CPU[type(settings)]),
     )
 
 
 def _demo(settings: Any) -> TrainConfig:
     """Some minutes on two cores: smaller networks, fewer of them."""
-    small = {"hidden": (128, 128), "batch_size": 128}
-    if isinstance(settings, RoidConfig):
-        changes = {f"offline.{name}": value for name, value in small.items()}
-        changes |= {"offline.num_members": 3, "offline.holdout": 2000, "offline.bc_alpha": 1.0}
-        settings = cfg.override(settings, {**_GENTLE, **changes, "bc_anneal_steps": 20_000})
-    elif isinstance(settings, EnsembleConfig):
-        settings = cfg.override(settings, small)
     return TrainConfig(
-        offline_steps=20_000,
+        offline_steps=_offline_steps(settings, 20_000),
         online_steps=20_000,
         eval_interval=2500,
         replay_capacity=20_000,
-        agent=settings,
+        agent=cfg.override(settings, _DEMO[type(settings)]),
     )
 
 
 def _smoke(settings: Any) -> TrainConfig:
     """Seconds, for tests."""
-    tiny = {"hidden": (16,), "batch_size": 8, "holdout": 50}
-    if isinstance(settings, RoidConfig):
-        changes = {f"offline.{name}": value for name, value in tiny.items()}
-        changes |= {
-            "offline.num_members": 2,
-            "offline.layer_norm": True,
-            "offline.normalise_states": True,
-            "selector.candidates": 4,
-            "selector.wide_candidates": 8,
-            "updates": 2,
-            "warmup_steps": 25,
-            "offline_fraction": 0.5,
-            "bc_anneal_steps": 100,
-        }
-        settings = cfg.override(settings, changes)
-    elif isinstance(settings, EnsembleConfig):
-        settings = cfg.override(settings, tiny)
     return TrainConfig(
-        offline_steps=100,
+        offline_steps=_offline_steps(settings, 100),
         online_steps=100,
         eval_interval=50,
         eval_episodes=2,
         chunk=25,
         replay_capacity=100,
-        agent=settings,
+        agent=cfg.override(settings, _SMOKE[type(settings)]),
     )
+
+
+def _offline_steps(settings: Any, steps: int) -> int:
+    """Returns the steps of the offline phase, 0 for an agent that has none."""
+    return 0 if isinstance(settings, RlpdConfig) else steps
 
 
 _PROFILES = {"paper": _paper, "cpu": _cpu, "demo": _demo, "smoke": _smoke}

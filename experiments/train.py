@@ -63,7 +63,7 @@ def main() -> None:
         numbers = machines.share(everyone, place)
         workdir = results.open_workdir(values.workdir or f"runs/{run_name()}")
         folders = {n: workdir / f"seed_{n}" for n in everyone}
-        machines.part(place, [train_report.summary_file(folders[n]) for n in numbers])
+        machines.part(place, workdir)
         data = dataset_name()
         problem = driver.make_problem(values.agent, env_name(), data, numbers, config)
     console = rich.console.Console(highlight=False, quiet=not place.is_first)
@@ -83,7 +83,8 @@ def main() -> None:
         for part, step in parts:
             run(part, step, folders, stores, console)
     if place.is_first:
-        machines.wait([train_report.summary_file(folder) for folder in folders.values()], console)
+        ends = [train_report.summary_file(folder) for folder in folders.values()]
+        machines.wait(workdir, ends, console)
         _report(problem, workdir, folders, console)
 
 

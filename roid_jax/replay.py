@@ -126,6 +126,25 @@ def sample_dataset(
     return dataset.rows[places], places
 
 
+def sample_mixed(
+    key: Key, memory: Replay, dataset: Dataset, updates: int, size: int, *, fraction: float
+) -> tuple[Array, Array]:
+    """Returns `[updates, size, R]` rows, a fraction of each batch logged, the rest lived through.
+
+    And their numbers: logged rows count from -1 down, so that nobody confuses them with lived ones.
+    """
+    logged = round(fraction * size)
+    key_logged, key_lived = jax.random.split(key)
+    rows, numbers = sample(key_lived, memory, updates, size - logged)
+    if not logged:
+        return rows, numbers
+    logged_rows, logged_numbers = sample_dataset(key_logged, dataset, updates, logged)
+    return (
+        jnp.concatenate([logged_rows, rows], axis=1),
+        jnp.concatenate([-1 - logged_numbers, numbers], axis=1),
+    )
+
+
 def check_holdout(dataset: Dataset, holdout: int) -> None:
     """Raises a ValueError of one line where nothing would be left to learn from."""
     if holdout >= len(dataset.order):

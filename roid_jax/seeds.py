@@ -4,6 +4,7 @@ A run is a function of its key, so its neighbours do not change what it computes
 same program with S = 1.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
@@ -27,7 +28,12 @@ def make_mesh(number: int) -> Mesh:
 
 
 def over(
-    function: Callable, mesh: Mesh, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()
+    function: Callable,
+    mesh: Mesh,
+    in_axes: tuple[Axes, ...],
+    out_axes: Axes,
+    *,
+    donate: int | None = None,
 ) -> Callable:
     """Returns the function of one run, compiled for all seeds and one set of shapes.
 
@@ -51,14 +57,16 @@ def over(
         pairs = zip(in_axes, inputs, strict=True)
         laid_out = [_map(lambda axis, leaf: _lay_out(leaf, axis, mesh), *pair) for pair in pairs]
         parts = [[_part(tree, i) for tree in laid_out] for i in range(mesh.size)]
-        queues = [_queue(part, in_axes, donate) if one_by_one else [part] for part in parts]
+        turns = _turns(parts[0], in_axes) if one_by_one else 1
+        pick = functools.partial(_pick, in_axes=in_axes, turns=turns, donate=donate)
         if not programs:
+            firsts = [pick(part, 0) for part in parts]
             with futures.ThreadPoolExecutor() as pool:
-                compiled = pool.map(lambda queue: side_by_side.lower(*queue[0]).compile(), queues)
+                compiled = pool.map(lambda first: side_by_side.lower(*first).compile(), firsts)
                 programs.extend(compiled)
         found = [
-            [program(*part) for program, part in zip(programs, turn, strict=True)]
-            for turn in zip(*queues, strict=True)
+            [program(*pick(part, j)) for program, part in zip(programs, parts, strict=True)]
+            for j in range(turns)
         ]
         whole = [_map(_line_up, out_axes, *turns) for turns in zip(*found, strict=True)]
         return _map(lambda axis, *leaves: _join(leaves, axis, mesh), out_axes, *whole)
@@ -66,16 +74,21 @@ def over(
     return run
 
 
-def beside(function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()):
+def beside(
+    function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: int | None = None
+) -> Callable:
     """Returns the function of one run, compiled for several on one device, side by side.
 
     A step counter that all share stays one number, so that a `lax.cond` on it is still a branch,
     and a ring is still written in place.
     """
-    return jax.jit(jax.vmap(function, in_axes=in_axes, out_axes=out_axes), donate_argnums=donate)
+    given = () if donate is None else donate
+    return jax.jit(jax.vmap(function, in_axes=in_axes, out_axes=out_axes), donate_argnums=given)
 
 
-def alone(function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: Any = ()):
+def alone(
+    function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, donate: int | None = None
+) -> Callable:
     """Returns what `over` does, for one seed and without vmap, which some callbacks do not bear."""
 
     def of_one(*inputs: Any) -> Any:
@@ -83,12 +96,22 @@ def alone(function: Callable, in_axes: tuple[Axes, ...], out_axes: Axes, *, dona
         found = function(*(take(one, axes, 0) for one, axes in pairs))
         return _map(lambda axis, leaf: leaf if axis is None else leaf[None], out_axes, found)
 
-    return jax.jit(of_one, donate_argnums=donate)
+    return jax.jit(of_one, donate_argnums=() if donate is None else donate)
 
 
 def take(tree: Any, axes: Axes, i: int) -> Any:
     """Returns the pytree of one seed, by its place on the axis."""
-    return _map(lambda axis, leaf: leaf if axis is None else leaf[i], axes, tree)
+
+    def of_leaf(axis: int | None, leaf: Any) -> Any:
+        if axis is None:
+            return leaf
+        parts = leaf.addressable_shards if isinstance(leaf, jax.Array) else []
+        if len(parts) < 2:
+            return leaf[i]
+        size = len(leaf) // len(parts)  # from the device that has it, without sending the rest
+        return parts[i // size].data[i % size]
+
+    return _map(of_leaf, axes, tree)
 
 
 def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
@@ -119,28 +142,32 @@ def _part(tree: Any, i: int) -> Any:
     return jax.tree.map(lambda leaf: leaf.addressable_shards[i].data, tree)
 
 
-def _queue(part: Sequence[Any], in_axes: tuple[Axes, ...], donate: Any) -> list[list[Any]]:
-    """Returns the inputs of each seed of a device, as if it were alone there."""
+def _turns(part: Sequence[Any], in_axes: tuple[Axes, ...]) -> int:
+    """Returns how many seeds a device has."""
     sizes: list[int] = []
     for axes, tree in zip(in_axes, part, strict=True):
         _map(lambda axis, leaf: axis is None or sizes.append(len(leaf)), axes, tree)
-    if max(sizes, default=1) == 1:
-        return [list(part)]
+    return max(sizes, default=1)
 
-    def pick(axes: Axes, tree: Any, j: int, *, is_given: bool) -> Any:
-        def of_leaf(axis: int | None, leaf: Any) -> Any:
-            if axis is None:  # shared, but each gives away its own
-                return jnp.copy(leaf) if is_given else leaf
-            return leaf[j : j + 1]
 
-        return _map(of_leaf, axes, tree)
+def _pick(
+    part: Sequence[Any], j: int, *, in_axes: tuple[Axes, ...], turns: int, donate: int | None
+) -> list[Any]:
+    """Returns the inputs of the turn j of a device: one seed's, or with one turn all that it has.
+
+    What all seeds share is copied where it is given away, since each gives away its own.
+    """
+    if turns == 1:
+        return list(part)
+
+    def of_leaf(axis: int | None, leaf: Any, is_given: bool) -> Any:
+        if axis is None:
+            return jnp.copy(leaf) if is_given else leaf
+        return leaf[j : j + 1]
 
     return [
-        [
-            pick(axes, tree, j, is_given=place == donate)
-            for place, (axes, tree) in enumerate(zip(in_axes, part, strict=True))
-        ]
-        for j in range(sizes[0])
+        _map(lambda axis, leaf, given=place == donate: of_leaf(axis, leaf, given), axes, tree)
+        for place, (axes, tree) in enumerate(zip(in_axes, part, strict=True))
     ]
 
 

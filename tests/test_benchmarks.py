@@ -138,11 +138,13 @@ def test_the_numpy_loop_plays_the_same_bandit():
     config = dataclasses.replace(suites.BANDITS["smoke"].biased_linear, noise=0.0)
     methods = (play.Method("greedy"), play.Method("ucb"))
     problem = biased_linear.draw_problem(jax.random.split(jax.random.key(5))[0], config)
-    found = bandits.regret_in_numpy(jax.device_get(problem), config, methods, 0)
+    problem = jax.device_get(problem)
+    begun = bandits.starts(problem, config)
+    found = bandits.regret_in_numpy(problem, begun, config, methods)
     ours = biased_linear.regret(jnp.array([5]), config=config, methods=methods)[0].sum(axis=-1)
     np.testing.assert_allclose(found, ours, rtol=1e-4, atol=1e-5)
     all_rules = [one for one in play.methods_for((0.0, 0.5)) if one.name != "ids_randomised"]
-    regret = bandits.regret_in_numpy(jax.device_get(problem), config, all_rules, 0)
+    regret = bandits.regret_in_numpy(problem, begun, config, all_rules)
     assert regret.shape == (2, 5) and np.all(regret >= 0)
 
 
@@ -159,7 +161,7 @@ def test_starting_is_measured(monkeypatch):
     asked = []
 
     def run(words, env, **_):
-        asked.append((words, env["JAX_COMPILATION_CACHE_DIR"]))
+        asked.append((words, env["XDG_CACHE_HOME"]))
         folder = pathlib.Path(next(w for w in words if "workdir" in w).partition("=")[2])
         (folder / "seed_0").mkdir(parents=True, exist_ok=True)
         (folder / "seed_0" / "results.jsonl").write_text('{"step": 40}\n')

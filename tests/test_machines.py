@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -68,6 +69,16 @@ def test_processes_share_the_seeds_and_the_first_reports(home):
     assert (home / "processes" / "learning_curve.png").exists()
 
 
+def test_a_process_that_died_is_started_again_alone(home):
+    shutil.copytree(home / "alone", home / "again")
+    summary = home / "again" / "seed_1" / "summary.json"
+    summary.unlink()
+    flags = f"--workdir={home / 'again'}", "--num_seeds=2", "--num_processes=2"
+    assert end(start(home, *flags, "--process_id=1")) == ""  # the first one reports
+    assert digests(home / "again", 1) == digests(home / "alone", 1)
+    assert "mean of last 2" in end(start(home, *flags, "--process_id=0"))
+
+
 @pytest.mark.parametrize(
     ("count", "expected"),
     [(1, [[3, 4, 5, 6, 7]]), (2, [[3, 4, 5], [6, 7]]), (5, [[3], [4], [5], [6], [7]])],
@@ -85,8 +96,8 @@ def test_there_is_a_seed_for_every_process():
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--num_processes=2"], "need --coordinator"),
-        (["--coordinator=here:1"], "needs --num_processes and --process_id"),
+        (["--num_processes=2"], "go together"),
+        (["--coordinator=here:1"], "go together"),
         (["--coordinator=here:1", "--num_processes=2", "--process_id=2"], "must be below"),
         (["--coordinator=auto"], "the processes did not meet"),
     ],

@@ -170,11 +170,11 @@ def test_cloning_fades_linearly_on_logged_rows_or_on_all_or_is_not_there():
 
 @pytest.mark.parametrize(("fraction", "logged_rows"), [(0.0, 0), (0.5, 3), (1.0, 6)])
 def test_a_batch_has_the_asked_fraction_of_logged_rows(fraction, logged_rows):
-    parts, dataset, _ = make(offline_fraction=fraction)
+    parts, dataset, _ = make()
     layout = parts.offline.layout
     lived = transitions(10, seed=5)._replace(reward=np.full(10, 99.0))
     memory = replay.add(replay.init(layout, 10), layout.pack(lived))
-    rows, numbers = roid_learner.mixed_rows(parts, jax.random.key(0), memory, dataset)
+    rows, numbers = replay.sample_mixed(jax.random.key(0), memory, dataset, 2, 6, fraction=fraction)
     assert rows.shape[:2] == numbers.shape == (2, 6)
     is_lived = layout.unpack(rows).reward == 99.0
     np.testing.assert_array_equal((~is_lived).sum(axis=1), logged_rows)

@@ -129,7 +129,8 @@ def test_a_chunk_lowers_for_a_gpu_and_never_leaves_it(phase):
     assert "tf.aliasing_output" in text or "jax.buffer_donor" in text  # the carry is given away
 
 
-def test_nothing_is_compiled_again_between_chunks():
+@pytest.mark.parametrize("numbers", [(0,), (0, 1)])
+def test_nothing_is_compiled_again_between_chunks(numbers):
     compiled = []
 
     def listen(event, seconds, **_):
@@ -137,7 +138,7 @@ def test_nothing_is_compiled_again_between_chunks():
             compiled.append(seconds)
 
     config = dataclasses.replace(SMOKE, offline_steps=60, online_steps=90, eval_interval=15)
-    problem = make(0, config=config)
+    problem = make(*numbers, config=config)
     progress = driver.begin(problem)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

@@ -133,7 +133,11 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_left_alone(home, tmp_
             time.sleep(0.02)
         run.send_signal(signal.SIGKILL)  # the checkpoint is being written, or just was
         assert run.wait() == -signal.SIGKILL
+    compiled = set((home / "cache" / "roid_jax" / "compiled").rglob("*-cache"))
+    assert len(compiled) >= 3
     assert call(home, f"--workdir={tmp_path / 'killed'}").returncode == 0
+    after = set((home / "cache" / "roid_jax" / "compiled").rglob("*-cache"))
+    assert after == compiled, "what was compiled before is found again"
     assert summary(tmp_path / "killed")["digest"] == summary(home / "whole")["digest"]
 
 

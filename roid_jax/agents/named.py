@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roid_jax.agents import base, ensemble, roid, roid_learner, td3bc
+from roid_jax.agents import base, boorl, ensemble, rlpd, roid, roid_learner, td3bc
 from roid_jax.envs.base import Spec
 
 _TD3BC = ensemble.EnsembleConfig(
@@ -12,6 +12,8 @@ _TD3BC = ensemble.EnsembleConfig(
 AGENTS = {
     "roid": (roid.roid, roid_learner.RoidConfig()),
     "td3bc": (td3bc.td3bc, _TD3BC),
+    "boorl": (boorl.boorl, boorl.BoorlConfig()),
+    "rlpd": (rlpd.rlpd, rlpd.RlpdConfig()),
 }
 
 

@@ -98,9 +98,11 @@ def online_update(
     dataset: replay.Dataset,
 ) -> tuple[RoidState, dict[str, Array]]:
     """Moves the critics U times, the actor and the targets every `policy_delay`-th of them."""
-    number = parts.config.updates
+    number, fraction = parts.config.updates, parts.config.offline_fraction
     key_rows, key_updates = jax.random.split(key)
-    rows, numbers = mixed_rows(parts, key_rows, memory, dataset)
+    # Rows that were held out offline are in the pool again.
+    shape = number, parts.config.offline.batch_size
+    rows, numbers = replay.sample_mixed(key_rows, memory, dataset, *shape, fraction=fraction)
 
     def update(state: RoidState, inputs: tuple) -> tuple[RoidState, dict[str, Array]]:
         i, key, rows, numbers = inputs
@@ -110,28 +112,6 @@ def online_update(
     inputs = jnp.arange(number), jax.random.split(key_updates, number), rows, numbers
     state, metrics = jax.lax.scan(update, state, inputs)
     return state, jax.tree.map(jnp.mean, metrics)
-
-
-def mixed_rows(
-    parts: Parts, key: Key, memory: replay.Replay, dataset: replay.Dataset
-) -> tuple[Array, Array]:
-    """Returns `[U, B, R]` rows, a fraction of them logged, and `[U, B]` their numbers.
-
-    Rows that were held out offline are in the pool again.
-    """
-    config = parts.config
-    number, size = config.updates, config.offline.batch_size
-    logged = round(config.offline_fraction * size)
-    key_logged, key_lived = jax.random.split(key)
-    rows, numbers = replay.sample(key_lived, memory, number, size - logged)
-    if not logged:
-        return rows, numbers
-    logged_rows, logged_numbers = replay.sample_dataset(key_logged, dataset, number, logged)
-    # Logged rows count from -1 down, so that masks do not confuse them with lived ones.
-    return (
-        jnp.concatenate([logged_rows, rows], axis=1),
-        jnp.concatenate([-1 - logged_numbers, numbers], axis=1),
-    )
 
 
 def _update(

@@ -77,15 +77,16 @@ def sac(config: SacConfig, spec: Spec) -> base.Agent:
     """Returns the agent for an environment."""
     parts = make_parts(config, spec)
     return base.Agent(
-        init=functools.partial(_init, parts),
-        act=functools.partial(_act, parts),
+        init=functools.partial(init, parts),
+        act=functools.partial(act, parts),
         online_update=functools.partial(_online_update, parts),
         warmup_steps=config.warmup_steps,
         warmup_act=base.random_act(spec.action_dim),
     )
 
 
-def _init(parts: Parts, key: Key, dataset: Any) -> SacState:
+def init(parts: Any, key: Key, dataset: Any) -> SacState:
+    """Returns an agent that learned nothing yet; parts may be another algorithm's of this kind."""
     del dataset
     key_actor, key_critics = jax.random.split(key)
     obs, action = jnp.zeros(parts.spec.obs_dim), jnp.zeros(parts.spec.action_dim)
@@ -100,7 +101,8 @@ def _init(parts: Parts, key: Key, dataset: Any) -> SacState:
     )
 
 
-def _act(parts: Parts, key: Key, state: SacState, memory: Any, obs: Array, *, explore: bool):
+def act(parts: Any, key: Key, state: SacState, memory: Any, obs: Array, *, explore: bool):
+    """Returns the policy's actions: drawn, or where it does not explore its squashed mean."""
     policy = parts.actor.apply(state.actor.params, obs)
     return policy.sample(seed=key) if explore else networks.mode(policy), memory, {}
 

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import pathlib
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,8 @@ def call(name: str, function: Function, words: Array, width: int) -> Array:
     Under vmap the function gets all of them at once. It must touch neither JAX nor its input.
 
     Args:
-      name: of the function, the same in every process that is to share compiled programs.
+      name: of the function, the same in every process that is to share compiled programs. What was
+        first called by a name goes on to be.
       function: a function of its argument alone.
       words: uint32.
       width: of each row of the result.
@@ -157,31 +159,34 @@ class _Frame(ctypes.Structure):
 
 
 _Handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
-_registered: dict[str, tuple[Function, Any]] = {}  # kept alive as long as programs may call them
+_registered: dict[str, Any] = {}  # kept alive as long as programs may call them
+_registering = threading.Lock()
 
 
 def _register(name: str, function: Function) -> None:
     """Makes the function known to XLA by its name, once."""
-    if name in _registered:
-        return
-    handler = _Handler(functools.partial(_answer, function))
-    _registered[name] = function, handler
-    address = ctypes.cast(handler, ctypes.c_void_p)
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address), platform="cpu")
+    with _registering:  # programs for several devices are traced in several threads
+        if name in _registered:
+            return
+        handler = _Handler(functools.partial(_answer, function))
+        address = ctypes.cast(handler, ctypes.c_void_p)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(address), platform="cpu")
+        _registered[name] = handler
 
 
 def _answer(function: Function, frame: Any) -> int | None:
     """Answers one call; what it returns is XLA's error, None for none."""
     frame = frame.contents
     if frame.extension:
-        version = frame.extension.contents.metadata.contents.version
-        version.major, version.minor = _VERSION
+        metadata = frame.extension.contents.metadata.contents
+        metadata.version.major, metadata.version.minor = _VERSION
+        metadata.traits, metadata.state_type = 0, 0
         return None
     try:
         target = frame.outputs.buffers[0].contents.words()
         target[...] = function(frame.inputs.buffers[0].contents.words())
         return None
     except BaseException as error:  # nothing may be raised into C
-        text = f"{type(error).__name__}: {error}".encode()
+        text = f"{type(error).__name__}: {error}".encode(errors="replace")
         failure = _Failure(size=ctypes.sizeof(_Failure), message=text, code=_INTERNAL)
         return frame.api.contents.fail(ctypes.byref(failure))
