@@ -93,7 +93,8 @@ def alone(
 
     def of_one(*inputs: Any) -> Any:
         pairs = zip(inputs, in_axes, strict=True)
-        found = function(*(take(one, axes, 0) for one, axes in pairs))
+        first = lambda axis, leaf: leaf if axis is None else leaf[0]  # noqa: E731
+        found = function(*(_map(first, axes, one) for one, axes in pairs))
         return _map(lambda axis, leaf: leaf if axis is None else leaf[None], out_axes, found)
 
     return jax.jit(of_one, donate_argnums=() if donate is None else donate)
