@@ -183,7 +183,7 @@ def test_a_world_of_ones_own_with_data_of_ones_own(home, tmp_path):
     mine = f"--dataset=hdf5:{tmp_path / 'mine.hdf5'}", "--env=gymnasium:Pendulum-v1"
     done = call(home, *mine, f"--workdir={tmp_path / 'run'}", "--config.online_steps=50")
     assert done.returncode == 0, done.stderr
-    assert "roid on gymnasium:Pendulum-v1: return" in done.stdout
+    assert "roid (ids) on gymnasium:Pendulum-v1: return" in done.stdout
     assert summary(tmp_path / "run")["offline_score"] < -100  # plain returns
     done = call(home, *mine, f"--workdir={tmp_path / 'run'}")
     assert done.returncode == 0 and "its episode is cut, and a new one begins" in done.stdout
