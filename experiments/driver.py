@@ -130,7 +130,9 @@ def make_problem(
             f"{dataset_name!r} has {given.obs_dim} observations and {given.action_dim} actions, "
             f"but {env_name!r} has {layout.obs_dim} and {layout.action_dim}."
         )
-    rows = layout.pack(prepare.transitions(recording))
+    agent = named.make(agent_name, config.agent, env.spec)
+    how = {"return_discount": agent.return_discount}
+    rows = layout.pack(prepare.transitions(recording, **how))
     mesh = seeds.make_mesh(len(numbers))
     return Problem(
         agent_name=agent_name,
@@ -140,7 +142,7 @@ def make_problem(
         config=config,
         env=env,
         wide=wide,
-        agent=named.make(agent_name, config.agent, env.spec),
+        agent=agent,
         dataset=_make_dataset(rows, numbers, mesh),
         mesh=mesh,
     )

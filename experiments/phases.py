@@ -76,7 +76,8 @@ def _play(problem: Problem, key: Key, state: Any) -> Array:
         return problem.agent.act(key, state, memory, obs, explore=False)[:2]
 
     memory = jax.vmap(problem.agent.begin_episode)(jax.random.split(key_memory, number))
-    return evaluation.evaluate(key_play, problem.wide, policy, memory, episodes=number).returns
+    how = {"episodes": number, "remember": problem.agent.remember}
+    return evaluation.evaluate(key_play, problem.wide, policy, memory, **how).returns
 
 
 def _scores(problem: Problem, returns: np.ndarray) -> dict[str, Any]:

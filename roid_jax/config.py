@@ -53,6 +53,11 @@ def check_between(field: str, given: Any, low: float, high: float) -> None:
     check(is_right, field, f"a number between {low:g} and {high:g}", given)
 
 
+def check_share(field: str, given: Any) -> None:
+    """Raises a one-line error unless `given` is a number from 0 to 1."""
+    check(_is_finite(given) and 0 <= given <= 1, field, "from 0 to 1", given)
+
+
 def check_sizes(
     field: str, sizes: tuple[int, ...], *, least: int = 0, most: int = 1_000_000
 ) -> None:

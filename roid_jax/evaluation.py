@@ -11,6 +11,7 @@ from roid_jax.envs import base
 from roid_jax.types import Array, Key
 
 Policy = Callable[[Key, Any, Array], tuple[Array, Any]]  # (key, memory, obs) -> action, memory
+Remember = Callable[[Any, Array], Any]  # (memory, [B] reward) -> memory
 
 
 @chex.dataclass(frozen=True)
@@ -36,7 +37,13 @@ REFERENCE_RETURNS = {
 
 
 def evaluate(
-    key: Key, env: base.Environment, policy: Policy, memory: Any, *, episodes: int
+    key: Key,
+    env: base.Environment,
+    policy: Policy,
+    memory: Any,
+    *,
+    episodes: int,
+    remember: Remember = lambda memory, reward: memory,
 ) -> Evaluation:
     """Plays one episode in each of `episodes` environments and returns what it brought.
 
@@ -49,6 +56,7 @@ def evaluate(
       policy: `(key, memory, [B, O] obs) -> [B, U] action, memory`.
       memory: what the policy remembers at the start of an episode, for the whole batch.
       episodes: B.
+      remember: what the policy makes of the reward of its action.
     """
     key_reset, key_act = jax.random.split(key)
     state = env.reset(jax.random.split(key_reset, episodes))
@@ -62,6 +70,7 @@ def evaluate(
         t, state, memory, seen = carry
         action, memory = policy(jax.random.fold_in(key_act, t), memory, state.obs)
         state = env.step(state, action)
+        memory = remember(memory, state.reward)
         counts = ~seen.finished
         seen = Evaluation(
             returns=jnp.where(counts, state.episode_return, seen.returns),

@@ -26,6 +26,12 @@ def soft_value(value: Array, log_prob: Array, *, temperature: Array) -> Array:
     return value - temperature * log_prob
 
 
+def expectile(advantage: Array, *, share: float) -> Array:
+    """Returns `[B]` |share - 1(A < 0)| A^2, least on average where V is that expectile of Q."""
+    weight = jnp.where(advantage < 0, 1.0 - share, share)
+    return weight * jnp.square(advantage)
+
+
 def masked_mean(values: Array, mask: Array) -> Array:
     """Returns `[...]` the mean over the last axis of what the mask keeps; 0 where it keeps none."""
     chex.assert_equal_shape([values, mask])

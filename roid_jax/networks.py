@@ -17,19 +17,27 @@ from roid_jax.types import Array, Key
 Params = Any  # a pytree of arrays
 
 LOG_STD_RANGE = (-20.0, 2.0)
+NORMAL_LOG_STD_RANGE = (-5.0, 2.0)  # of a policy whose samples are not squashed
 
 
 class Dense(nn.Module):
-    """An affine layer, begun as PyTorch does (`torch`) or as Glorot and Bengio do (`xavier`)."""
+    """An affine layer, begun as `torch` does, as Glorot and Bengio do (`xavier`) or `orthogonal`.
+
+    Orthogonal columns are small in the last layer of a network.
+    """
 
     features: int
     start: str = "torch"
+    is_last: bool = False
 
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
         """`[..., I]` -> `[..., features]`."""
         if self.start == "xavier":
             return nn.Dense(self.features, kernel_init=nn.initializers.xavier_uniform())(inputs)
+        if self.start == "orthogonal":
+            start = nn.initializers.orthogonal(1e-2 if self.is_last else math.sqrt(2.0))
+            return nn.Dense(self.features, kernel_init=start)(inputs)
         bound = 1.0 / math.sqrt(inputs.shape[-1])
 
         def uniform(key: Key, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -54,7 +62,7 @@ class Mlp(nn.Module):
             if self.layer_norm:
                 inputs = nn.LayerNorm()(inputs)
             inputs = nn.relu(inputs)
-        return Dense(self.features, self.start)(inputs)
+        return Dense(self.features, self.start, is_last=True)(inputs)
 
 
 class Critic(nn.Module):
@@ -71,6 +79,17 @@ class Critic(nn.Module):
         return Mlp(self.hidden, 1, self.start, self.layer_norm)(inputs)[..., 0]
 
 
+class Value(nn.Module):
+    """The value of an observation."""
+
+    hidden: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """`[..., O]` -> `[...]`."""
+        return Mlp(self.hidden, 1)(obs)[..., 0]
+
+
 class Actor(nn.Module):
     """A policy that is a function: one action in the box [-1, 1] for each observation."""
 
@@ -85,19 +104,44 @@ class Actor(nn.Module):
 
 
 class GaussianActor(nn.Module):
-    """A policy that squashes a normal distribution into the box [-1, 1]."""
+    """A policy that squashes a normal distribution into the box [-1, 1].
+
+    Where it is `scaled`, two numbers that are learned too scale and shift the logarithm of its
+    deviations, which begin smaller for it.
+    """
 
     hidden: tuple[int, ...]
     action_dim: int
     start: str = "torch"
+    scaled: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> distrax.Transformed:
         """`[..., O]` -> a distribution over `[..., U]`."""
         outputs = Mlp(self.hidden, 2 * self.action_dim, self.start)(obs)
         mean, log_std = jnp.split(outputs, 2, axis=-1)
+        if self.scaled:
+            scale = self.param("log_std_scale", nn.initializers.ones, ())
+            shift = self.param("log_std_shift", nn.initializers.constant(-1.0), ())
+            log_std = scale * log_std + shift
         normal = distrax.MultivariateNormalDiag(mean, jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE)))
         return distrax.Transformed(normal, distrax.Block(distrax.Tanh(), 1))
+
+
+class NormalActor(nn.Module):
+    """A policy that is normal around a mean in the box, with the same deviations everywhere."""
+
+    hidden: tuple[int, ...]
+    action_dim: int
+    start: str = "xavier"
+
+    @nn.compact
+    def __call__(self, obs: Array) -> distrax.MultivariateNormalDiag:
+        """`[..., O]` -> a distribution over `[..., U]`, which may leave the box."""
+        mean = jnp.tanh(Mlp(self.hidden, self.action_dim, self.start)(obs))
+        log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,))
+        std = jnp.exp(jnp.clip(log_std, *NORMAL_LOG_STD_RANGE))
+        return distrax.MultivariateNormalDiag(mean, jnp.broadcast_to(std, mean.shape))
 
 
 def mode(policy: distrax.Transformed) -> Array:

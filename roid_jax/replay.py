@@ -4,6 +4,7 @@ All fields of a transition lie side by side in one row of one array. With an arr
 XLA copies the whole buffer at every step; with one it writes a row, whatever the capacity.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import chex
@@ -12,9 +13,14 @@ import jax.numpy as jnp
 
 from roid_jax.types import Array, Key, Transitions
 
+RETURN_TO_GO, PLACE, EPISODE = -3, -2, -1  # columns, the last ones of a row
+
 
 class Layout(NamedTuple):
-    """Where the fields of a transition lie in its row: obs, action, reward, discount, next obs."""
+    """Where the fields of a transition lie in its row: in their order, side by side.
+
+    Fields that nobody gave are 0.
+    """
 
     obs_dim: int
     action_dim: int
@@ -22,14 +28,16 @@ class Layout(NamedTuple):
     @property
     def width(self) -> int:
         """Numbers in a row, R."""
-        return 2 * self.obs_dim + self.action_dim + 2
+        return 2 * self.obs_dim + self.action_dim + 5
 
     def pack(self, transitions: Transitions) -> Array:
         """Returns `[..., R]` rows."""
         chex.assert_axis_dimension(transitions.obs, -1, self.obs_dim)
         chex.assert_axis_dimension(transitions.action, -1, self.action_dim)
-        scalars = transitions.reward[..., None], transitions.discount[..., None]
-        parts = transitions.obs, transitions.action, *scalars, transitions.next_obs
+        nothing = jnp.zeros_like(transitions.reward)
+        parts = [nothing if part is None else part for part in transitions]
+        vectors = transitions.obs.ndim
+        parts = [part if part.ndim == vectors else part[..., None] for part in parts]
         return jnp.concatenate([jnp.asarray(part, jnp.float32) for part in parts], axis=-1)
 
     def unpack(self, rows: Array) -> Transitions:
@@ -41,8 +49,16 @@ class Layout(NamedTuple):
             action=rows[..., after_obs:after_action],
             reward=rows[..., after_action],
             discount=rows[..., after_action + 1],
-            next_obs=rows[..., after_action + 2 :],
+            next_obs=rows[..., after_action + 2 : -3],
+            return_to_go=rows[..., RETURN_TO_GO],
+            place=rows[..., PLACE],
+            episode=rows[..., EPISODE],
         )
+
+    def moments(self, rows: Array) -> tuple[Array, Array]:
+        """Returns `[O]` the mean of the observations in `[N, R]` rows, and their deviation."""
+        observed = self.unpack(rows).obs
+        return jnp.mean(observed, axis=0), jnp.std(observed, axis=0)
 
 
 @chex.dataclass(frozen=True)
@@ -127,15 +143,23 @@ def sample_dataset(
 
 
 def sample_mixed(
-    key: Key, memory: Replay, dataset: Dataset, updates: int, size: int, *, fraction: float
+    key: Key,
+    memory: Replay,
+    dataset: Dataset,
+    updates: int,
+    size: int,
+    *,
+    fraction: float,
+    draw: Callable[..., tuple[Array, Array]] = sample,
 ) -> tuple[Array, Array]:
     """Returns `[updates, size, R]` rows, a fraction of each batch logged, the rest lived through.
 
     And their numbers: logged rows count from -1 down, so that nobody confuses them with lived ones.
+    Lived rows are drawn by `sample`, or another function like it.
     """
     logged = round(fraction * size)
     key_logged, key_lived = jax.random.split(key)
-    rows, numbers = sample(key_lived, memory, updates, size - logged)
+    rows, numbers = draw(key_lived, memory, updates, size - logged)
     if not logged:
         return rows, numbers
     logged_rows, logged_numbers = sample_dataset(key_logged, dataset, updates, logged)

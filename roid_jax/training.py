@@ -11,6 +11,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from roid_jax import episodes
 from roid_jax import replay as memory_of
 from roid_jax.agents.base import Agent
 from roid_jax.envs.base import Environment, EnvState
@@ -74,12 +75,11 @@ def begin_online(
 ) -> Online:
     """Returns the start of an online run, with an empty replay."""
     key_env, key_memory = jax.random.split(key)
-    layout = memory_of.Layout(env.spec.obs_dim, env.spec.action_dim)
     start = Online(
         agent=state,
         env=env.reset(jax.random.split(key_env, num_envs)),
         memory=jax.vmap(agent.begin_episode)(jax.random.split(key_memory, num_envs)),
-        replay=memory_of.init(layout, capacity),
+        replay=memory_of.init(_layout(env), capacity),
     )
     return jax.tree.map(jnp.copy, start)  # a buffer that two leaves share cannot be given away
 
@@ -98,10 +98,15 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
             key_act, online.agent, online.memory, online.env.obs, explore=True
         )
         env_state = env.step(online.env, action)
+        memory = agent.remember(memory, env_state.reward)
+        replay = memory_of.add(online.replay, _row(env, online.env, action, env_state))
+        if agent.return_discount is not None:
+            how = {"discount": agent.return_discount, "longest": env.spec.max_steps}
+            replay = episodes.credit(replay, _layout(env), number=len(action), **how)
         online = online.replace(
             env=env_state,
             memory=_begin_again(key_memory, agent, memory, env_state.is_last),
-            replay=memory_of.add(online.replay, _row(env, online.env.obs, action, env_state)),
+            replay=replay,
         )
         if learn:
             state, learned = agent.online_update(
@@ -120,16 +125,21 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
     return jax.jit(chunk, donate_argnums=1)
 
 
-def _row(env: Environment, obs: Array, action: Array, after: EnvState) -> Array:
+def _layout(env: Environment) -> memory_of.Layout:
+    return memory_of.Layout(env.spec.obs_dim, env.spec.action_dim)
+
+
+def _row(env: Environment, before: EnvState, action: Array, after: EnvState) -> Array:
     """Returns `[B, R]` what the step was, packed for the replay."""
-    layout = memory_of.Layout(env.spec.obs_dim, env.spec.action_dim)
-    return layout.pack(
+    return _layout(env).pack(
         Transitions(
-            obs=obs,
+            obs=before.obs,
             action=action,
             reward=after.reward,
             discount=1.0 - after.terminated,
             next_obs=after.last_obs,
+            place=after.episode_length - 1,
+            episode=before.episode,
         )
     )
 

@@ -40,6 +40,8 @@ class Transitions(NamedTuple):
 
     obs, next_obs: `[..., O]`; action: `[..., U]`; reward: `[...]`.
     discount: `[...]` 0 where the world ended, else 1; a time limit keeps it 1.
+    return_to_go: `[...]` what the episode brought from this step on, as far as it is known.
+    place: `[...]` number of the step in its episode; episode: `[...]` number of the episode.
     """
 
     obs: Array
@@ -47,3 +49,6 @@ class Transitions(NamedTuple):
     reward: Array
     discount: Array
     next_obs: Array
+    return_to_go: Array | None = None
+    place: Array | None = None
+    episode: Array | None = None

@@ -27,6 +27,8 @@ class Agent(NamedTuple):
     offline_update: Callable | None = None  # (key, step, state, dataset) -> state, metrics
     handover: Callable = lambda key, state, dataset: state  # once, between offline and online
     begin_episode: Callable = lambda key: ()  # what act remembers within an episode
+    remember: Callable = lambda memory, reward: memory  # [B] what the action brought
+    return_discount: float | None = None  # of the returns to go beside rows, None for none
     warmup_steps: int = 0
     warmup_act: Callable | None = None  # as `act`, and None is `act` itself
 

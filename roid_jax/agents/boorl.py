@@ -42,8 +42,7 @@ class BoorlConfig:
         cfg.check_number(self, "inverse_temperature", least=0)
         cfg.check_whole(self, "updates")
         cfg.check_whole(self, "warmup_steps", least=0, most=100_000_000)
-        is_right = 0 <= self.offline_fraction <= 1
-        cfg.check(is_right, "offline_fraction", "from 0 to 1", self.offline_fraction)
+        cfg.check_share("offline_fraction", self.offline_fraction)
 
 
 class Parts(NamedTuple):

@@ -113,8 +113,8 @@ def init(parts: Parts, key: Key, dataset: replay.Dataset) -> EnsembleState:
     )
     mean, scale = jnp.zeros(layout.obs_dim), jnp.ones(layout.obs_dim)
     if config.normalise_states:
-        observed = layout.unpack(dataset.rows).obs
-        mean, scale = jnp.mean(observed, axis=0), jnp.std(observed, axis=0) + 1e-3
+        mean, deviation = layout.moments(dataset.rows)
+        scale = deviation + 1e-3
     return EnsembleState(
         actors=base.learner(parts.optimiser, actors),
         target_actors=actors,

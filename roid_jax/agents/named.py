@@ -2,7 +2,19 @@
 
 from typing import Any
 
-from roid_jax.agents import base, boorl, ensemble, rlpd, roid, roid_learner, td3bc
+from roid_jax.agents import (
+    base,
+    boorl,
+    calql,
+    ensemble,
+    odt,
+    odt_learner,
+    pex,
+    rlpd,
+    roid,
+    roid_learner,
+    td3bc,
+)
 from roid_jax.envs.base import Spec
 
 _TD3BC = ensemble.EnsembleConfig(
@@ -14,6 +26,11 @@ AGENTS = {
     "td3bc": (td3bc.td3bc, _TD3BC),
     "boorl": (boorl.boorl, boorl.BoorlConfig()),
     "rlpd": (rlpd.rlpd, rlpd.RlpdConfig()),
+    "calql": (calql.calql, calql.CalqlConfig()),
+    "cql": (calql.calql, calql.CalqlConfig(calibrated=False)),
+    "pex": (pex.pex, pex.PexConfig()),
+    "iql": (pex.pex, pex.PexConfig(expands=False)),
+    "odt": (odt.odt, odt_learner.OdtConfig()),
 }
 
 

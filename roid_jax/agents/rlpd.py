@@ -51,8 +51,7 @@ class RlpdConfig:
         is_right = self.num_in_minimum <= self.num_critics
         expected = f"at most num_critics, {self.num_critics}"
         cfg.check(is_right, "num_in_minimum", expected, self.num_in_minimum)
-        is_right = 0 <= self.offline_fraction <= 1
-        cfg.check(is_right, "offline_fraction", "from 0 to 1", self.offline_fraction)
+        cfg.check_share("offline_fraction", self.offline_fraction)
 
 
 class Parts(NamedTuple):

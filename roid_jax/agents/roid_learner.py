@@ -37,8 +37,7 @@ class RoidConfig:
     def __post_init__(self):
         cfg.check_whole(self, "updates")
         cfg.check_whole(self, "warmup_steps", "bc_anneal_steps", least=0, most=100_000_000)
-        is_right = 0 <= self.offline_fraction <= 1
-        cfg.check(is_right, "offline_fraction", "from 0 to 1", self.offline_fraction)
+        cfg.check_share("offline_fraction", self.offline_fraction)
         cfg.check_one_of("warmup", self.warmup, ("frozen", "random"))
         cfg.check_one_of("target", self.target, TARGETS)
         cfg.check_one_of("cloned", self.cloned, ("logged", "all"))

@@ -24,20 +24,30 @@ class Episodes(NamedTuple):
     is_whole: np.ndarray
 
 
-def transitions(recording: Recording) -> Transitions:
-    """Returns the q-learning view, as D4RL's own loader makes it.
+def transitions(recording: Recording, *, return_discount: float | None = None) -> Transitions:
+    """Returns the q-learning view, as D4RL's own loader makes it, and where each row's episode is.
+
+    With a discount for them every row has its return to go, over its whole episode.
 
     A row's successor is the next row. So a row at which the episode was cut is dropped (the next
     row is another episode's first), and so is the last row of all. On a terminal row the successor
     is another episode's first too, which a discount of 0 makes harmless.
     """
     kept = np.flatnonzero(~recording.timeouts[:-1])
+    spans = episodes(recording)
+    episode = np.repeat(np.arange(len(spans.starts)), spans.stops - spans.starts)[kept]
+    to_go = None
+    if return_discount is not None:
+        to_go = returns_to_go(recording, discount=return_discount)[kept]
     return Transitions(
         obs=recording.observations[kept],
         action=recording.actions[kept],
         reward=recording.rewards[kept],
         discount=1.0 - recording.terminals[kept].astype(np.float32),
         next_obs=recording.observations[kept + 1],
+        return_to_go=to_go,
+        place=kept - spans.starts[episode],
+        episode=episode,
     )
 
 

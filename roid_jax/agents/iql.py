@@ -1,0 +1,165 @@
+"""IQL (Kostrikov et al., 2022): values by expectiles, and a policy that imitates what did better.
+
+No action is ever valued that was not taken. It is the offline half of PEX.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from roid_jax import config as cfg
+from roid_jax import losses, networks, replay
+from roid_jax.agents import base
+from roid_jax.envs.base import Spec
+from roid_jax.types import Array, Key, Transitions
+
+LARGEST_WEIGHT = 100.0  # of an action that is imitated
+
+
+@dataclasses.dataclass(frozen=True)
+class IqlConfig:
+    """What the algorithm is made of; the defaults are its authors' for locomotion.
+
+    PEX's code has an advantage_scale of 10, and its example for locomotion an expectile of 0.9.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    decay_steps: int = 1_000_000  # over which the policy's rate falls to 0, 0 for never
+    discount: float = 0.99
+    polyak: float = 0.005
+    batch_size: int = 256
+    expectile: float = 0.7
+    advantage_scale: float = 3.0  # beta, in the weights of actions that are imitated
+
+    def __post_init__(self):
+        cfg.check_layers("hidden", self.hidden)
+        cfg.check_number(self, "learning_rate", "polyak", above=0)
+        cfg.check_number(self, "advantage_scale", least=0)
+        cfg.check_between("discount", self.discount, 0, 1)
+        cfg.check_between("expectile", self.expectile, 0, 1)
+        cfg.check_whole(self, "batch_size")
+        cfg.check_whole(self, "decay_steps", least=0, most=100_000_000)
+
+
+@chex.dataclass(frozen=True)
+class IqlState:
+    """Everything that learning changes; critics have a leading axis of 2."""
+
+    actor: base.Learner
+    critics: base.Learner
+    target_critics: networks.Params
+    value: base.Learner
+
+
+class Parts(NamedTuple):
+    """What never changes: the configuration, the networks and the optimisers."""
+
+    config: IqlConfig
+    layout: replay.Layout
+    actor: networks.NormalActor
+    critic: networks.Critic
+    value: networks.Value
+    optimiser: optax.GradientTransformation
+    actor_optimiser: optax.GradientTransformation  # offline; its rate falls
+
+
+def make_parts(config: IqlConfig, spec: Spec) -> Parts:
+    """Returns the parts for an environment."""
+    rate = config.learning_rate
+    falling = optax.cosine_decay_schedule(rate, config.decay_steps) if config.decay_steps else rate
+    return Parts(
+        config=config,
+        layout=replay.Layout(spec.obs_dim, spec.action_dim),
+        actor=networks.NormalActor(config.hidden, spec.action_dim),
+        critic=networks.Critic(config.hidden),
+        value=networks.Value(config.hidden),
+        optimiser=optax.adam(rate),
+        actor_optimiser=optax.adam(falling),
+    )
+
+
+def init(parts: Parts, key: Key, dataset: replay.Dataset) -> IqlState:
+    """Returns an agent that learned nothing yet."""
+    del dataset
+    key_actor, key_critics, key_value = jax.random.split(key, 3)
+    obs, action = jnp.zeros(parts.layout.obs_dim), jnp.zeros(parts.layout.action_dim)
+    critics = networks.init_members(key_critics, parts.critic, 2, obs, action)
+    return IqlState(
+        actor=base.learner(parts.actor_optimiser, parts.actor.init(key_actor, obs)),
+        critics=base.learner(parts.optimiser, critics),
+        target_critics=critics,
+        value=base.learner(parts.optimiser, parts.value.init(key_value, obs)),
+    )
+
+
+def least(parts: Parts, params: networks.Params, obs: Array, action: Array) -> Array:
+    """Returns `[B]` the lesser of two critics' values."""
+    return jnp.min(networks.apply_members(parts.critic, params, obs, action), axis=0)
+
+
+def offline_update(
+    parts: Parts, key: Key, step: Array, state: IqlState, dataset: replay.Dataset
+) -> tuple[IqlState, dict[str, Array]]:
+    """Moves the value, the critics, and the policy towards actions that did better than it."""
+    del step
+    batch = parts.layout.unpack(replay.sample_dataset(key, dataset, parts.config.batch_size)[0])
+    state, advantage, metrics = learn_values(parts, state, batch)
+    actor = imitate(parts, parts.actor_optimiser, state, batch.obs, batch.action, advantage)
+    return state.replace(actor=actor), metrics
+
+
+def learn_values(
+    parts: Parts, state: IqlState, batch: Transitions
+) -> tuple[IqlState, Array, dict[str, Array]]:
+    """Moves the value and the critics; returns also `[B]` the advantages from before that.
+
+    A(s, a) = min_i Qtarget_i(s, a) - V(s);  critics go towards r + gamma (1 - d) V(s').
+    """
+    config = parts.config
+    next_value = parts.value.apply(state.value.params, batch.next_obs)
+    target = losses.td_target(batch.reward, batch.discount, next_value, gamma=config.discount)
+    worth = least(parts, state.target_critics, batch.obs, batch.action)
+
+    def value_loss(params: networks.Params) -> tuple[Array, Array]:
+        advantage = worth - parts.value.apply(params, batch.obs)
+        return jnp.mean(losses.expectile(advantage, share=config.expectile)), advantage
+
+    def critic_loss(params: networks.Params) -> Array:
+        found = networks.apply_members(parts.critic, params, batch.obs, batch.action)
+        return jnp.mean(jnp.square(found - target[None]))
+
+    gradient, advantage = jax.grad(value_loss, has_aux=True)(state.value.params)
+    value = base.descend(parts.optimiser, state.value, gradient)
+    td_loss, gradient = jax.value_and_grad(critic_loss)(state.critics.params)
+    critics = base.descend(parts.optimiser, state.critics, gradient)
+    slow = networks.polyak(critics.params, state.target_critics, rate=config.polyak)
+    state = state.replace(value=value, critics=critics, target_critics=slow)
+    return state, advantage, {"td_loss": td_loss, "value": jnp.mean(target)}
+
+
+def imitation_weight(advantage: Array, config: IqlConfig) -> Array:
+    """Returns `[B]` how much each action is imitated: min(exp(beta A), 100), and no gradient."""
+    weight = jnp.exp(config.advantage_scale * jax.lax.stop_gradient(advantage))
+    return jnp.minimum(weight, LARGEST_WEIGHT)
+
+
+def imitate(
+    parts: Parts,
+    optimiser: optax.GradientTransformation,
+    state: IqlState,
+    obs: Array,
+    action: Array,
+    advantage: Array,
+) -> base.Learner:
+    """Returns the policy moved up the mean of min(exp(beta A), 100) log pi(a|s)."""
+    weight = imitation_weight(advantage, parts.config)
+
+    def loss(params: networks.Params) -> Array:
+        return -jnp.mean(weight * parts.actor.apply(params, obs).log_prob(action))
+
+    return base.descend(optimiser, state.actor, jax.grad(loss)(state.actor.params))
