@@ -35,6 +35,7 @@ setup(
         "optax>=0.2.4,<0.3",
         "orbax-checkpoint>=0.11,<0.13",
         "rich>=13.7,<16",
+        "scipy>=1.13,<2",
     ],
     extras_require={
         "cuda": ["jax[cuda12]>=0.7,<0.11"],

@@ -113,7 +113,7 @@ _CPU = {
     EnsembleConfig: {},
     BoorlConfig: {**_STEADY, "offline.hidden": (128, 128), "updates": 1, "warmup_steps": 1000},
     RlpdConfig: {"hidden": (128, 128), "updates": 2, "warmup_steps": 1000},
-    CalqlConfig: _SMALL,
+    CalqlConfig: {**_SMALL, "num_actions": 4},
     PexConfig: {"offline.decay_steps": 50_000, "warmup_steps": 1000},
     OdtConfig: {**_SHORT, "batch_size": 64, "update_rate": 0.1},
 }

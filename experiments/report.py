@@ -8,6 +8,7 @@ will not do; the same name twice puts tasks side by side. Only result files are 
 results.csv, table.md, curves.png and diagnostics.png.
 """
 
+import itertools
 import json
 import pathlib
 from collections import Counter
@@ -57,9 +58,7 @@ def main(*words: str) -> None:
         runs = read(words)
         out = results.open_workdir(flags.FLAGS.out)
         table = make_table(runs)
-        results.write_csv(
-            out / "results.csv", [_flat(run, row) for run in runs for row in run.rows]
-        )
+        results.write_csv(out / "results.csv", flatten(runs))
         results.write_bytes(out / "table.md", tables.to_markdown(table).encode())
         results.write_bytes(out / "curves.png", draw_curves(runs))
         results.write_bytes(out / "diagnostics.png", draw_diagnostics(runs))
@@ -67,18 +66,18 @@ def main(*words: str) -> None:
     console.print(f"The report is in {out}/", soft_wrap=True)
 
 
-def read(words: Sequence[str]) -> list[Run]:
-    """Returns the runs in each `[name=]workdir`."""
+def read(words: Sequence[str], tasks: Sequence[str | None] = ()) -> list[Run]:
+    """Returns the runs in each `[name=]workdir`, on the tasks they say, or on these."""
     if not words:
         raise ValueError("name at least one workdir of experiments.train, as in runs/mine.")
     runs = []
-    for word in words:
+    for word, task in itertools.zip_longest(words, tasks):
         name, _, given = word.partition("=") if "=" in word else ("", "", word)
         folder = results.expand(given)
         files = sorted(folder.glob("seed_*/results.jsonl"))
         if not files:
             raise ValueError(f"there are no results of experiments.train in {given!r}.")
-        runs += [_read(name or folder.name, file) for file in files]
+        runs += [_read(name or folder.name, file, task) for file in files]
     for (name, task, seed), number in Counter(run[:3] for run in runs).items():
         if number > 1:
             raise ValueError(f"seed {seed} of {name!r} on {task} is there twice; name one <name>=.")
@@ -87,19 +86,23 @@ def read(words: Sequence[str]) -> list[Run]:
     return runs
 
 
-def _read(name: str, file: pathlib.Path) -> Run:
+def _read(name: str, file: pathlib.Path, task: str | None) -> Run:
     try:
         about = json.loads((file.parent / "config.json").read_text(encoding="utf-8"))["run"]
-        return Run(name, about["env"], about["seed"], results.read_rows(file))
+        return Run(name, task or about["env"], about["seed"], results.read_rows(file))
     except (OSError, ValueError, LookupError, TypeError):
         raise ValueError(f"{file.parent} is not what experiments.train writes.") from None
 
 
-def _flat(run: Run, row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row for the CSV: the run's name first, the episodes' returns left out."""
+def flatten(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Returns rows for a CSV: the run's name first, the episodes' returns left out."""
     left_out = ("returns", *train_report.TIMES)
-    kept = {name: value for name, value in row.items() if name not in left_out}
-    return {"run": run.name, "task": run.task, **kept}
+    rows = []
+    for run in runs:
+        for row in run.rows:
+            kept = {name: value for name, value in row.items() if name not in left_out}
+            rows.append({"run": run.name, "task": run.task, **kept})
+    return rows
 
 
 def make_table(runs: Sequence[Run]) -> tables.Table:

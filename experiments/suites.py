@@ -2,9 +2,13 @@
 
 import dataclasses
 import itertools
+import re
 
+from experiments import profiles
 from roid_jax import config as cfg
+from roid_jax.agents import named
 from roid_jax.agents.sac import SacConfig
+from roid_jax.agents.selector import SELECTORS
 from roid_jax.linear.biased_linear import BiasedLinearConfig
 from roid_jax.linear.episodic import EpisodicConfig
 from roid_jax.linear.features import FeatureConfig
@@ -106,6 +110,34 @@ class CollectConfig:
             cfg.check(given % unit == 0, field, f"a multiple of sac.warmup_steps, {unit}", given)
 
 
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """Trainings that belong in one table: every agent on every task, or every selector on one.
+
+    With selectors they all go on from the offline phase of the first.
+    """
+
+    tasks: tuple[str, ...]
+    agents: tuple[str, ...] = ("roid",)
+    selectors: tuple[str, ...] = ()
+    num_seeds: int = 3
+
+    def __post_init__(self):
+        for field, known in (
+            ("tasks", profiles.TASKS),
+            ("agents", named.AGENTS),
+            ("selectors", SELECTORS),
+        ):
+            given = getattr(self, field)
+            cfg.check(isinstance(given, tuple), field, "one or more names", given)
+            for name in given:
+                cfg.check_one_of(field, name, known)
+        cfg.check(bool(self.tasks and self.agents), "tasks and agents", "at least one", ())
+        is_right = not self.selectors or self.agents == ("roid",)
+        cfg.check(is_right, "agents", "roid alone where selectors are compared", self.agents)
+        cfg.check_whole(self, "num_seeds", most=10_000)
+
+
 _ONE_STATE = BiasedLinearConfig(
     feature_map=FeatureConfig(terms="products"),
     num_states=1,
@@ -161,4 +193,14 @@ COLLECT = {
         episodes=2,
         sac=SacConfig(hidden=(16,), batch_size=8, warmup_steps=50),
     ),
+}
+
+# The paper's table, and how the selectors compare from one and the same offline phase.
+SWEEPS = {
+    "d4rl_table": SweepConfig(
+        agents=("roid", "boorl", "rlpd", "calql", "pex", "odt"),
+        tasks=tuple(task for task in profiles.TASKS if re.search("-medium-(v2|replay-v2)", task)),
+        num_seeds=10,
+    ),
+    "selector_study": SweepConfig(tasks=("hopper-medium-v2",), selectors=tuple(SELECTORS)),
 }

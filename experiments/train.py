@@ -33,7 +33,7 @@ Folders = Mapping[int, pathlib.Path]  # by seed
 
 def define_flags() -> None:
     """Declares the command line."""
-    flags.DEFINE_enum("agent", "roid", list(named.AGENTS), "Which algorithm.")
+    flags.DEFINE_enum("agent", "roid", [*named.AGENTS, "list"], "Which algorithm; or list them.")
     flags.DEFINE_enum("task", "hopper-medium-v2", profiles.TASKS, "A task of D4RL's.")
     flags.DEFINE_string(
         "dataset", None, "Logged data by name; if not given the task's, or what the package has."
@@ -56,6 +56,8 @@ def define_flags() -> None:
 def main() -> None:
     """Runs this process's seeds; the first process shows all of them together."""
     values = flags.FLAGS
+    if values.agent == "list":
+        return tables.show(train_report.list_agents(), rich.console.Console(highlight=False))
     everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
         config = configured()

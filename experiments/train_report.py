@@ -11,6 +11,7 @@ import numpy as np
 
 from experiments.driver import Problem, Progress
 from roid_jax import checkpoint, results, seeds
+from roid_jax.agents import named
 from roid_jax.report import figures, tables
 
 TIMES = ("seconds", "eval_seconds")  # fields of a row that differ from run to run
@@ -142,3 +143,13 @@ def make_figure(finished: Sequence[Finished]) -> bytes:
         lines=lines,
     )
     return figures.draw([panel], columns=1, title="", width=6.0)
+
+
+def list_agents() -> tables.Table:
+    """Returns every agent, its paper, what it needs, and where its defaults are from."""
+    return tables.Table(
+        title="Agents",
+        columns=("agent", "paper", "needs", "defaults from"),
+        rows=tuple((name, e.paper, e.needs, e.source) for name, e in named.AGENTS.items()),
+        text_columns=4,
+    )

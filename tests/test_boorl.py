@@ -6,10 +6,10 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import probing
 import pytest
-from test_td3bc import logged
 
-from roid_jax import networks, replay, training
+from roid_jax import networks, replay
 from roid_jax.agents import base, boorl, ensemble, td3bc
 from roid_jax.agents.boorl import BoorlConfig
 from roid_jax.agents.ensemble import EnsembleConfig
@@ -166,27 +166,13 @@ PROBE = BoorlConfig(
 
 @pytest.mark.parametrize("name", sorted(probes.PROBES))
 def test_every_probe_is_solved(name):
-    env, dataset = logged(name)
-    agent = boorl.boorl(PROBE, env.spec)
-    keys = jax.random.split(jax.random.key(0), 5)
-    state = jax.tree.map(jnp.copy, jax.jit(agent.init)(keys[0], dataset))
-    state, _ = training.make_pretrain(agent, length=400)(keys[1], state, 0, dataset)
-    state = jax.jit(agent.handover)(keys[2], state, dataset)
-    run = training.begin_online(keys[3], agent, state, env, capacity=1000)
-    run, _ = training.make_online(agent, env, length=50, learn=False)(keys[4], run, 0, dataset)
-    run, _ = training.make_online(agent, env, length=900, learn=True)(keys[4], run, 50, dataset)
-    obs = jnp.array([[-1.0], [1.0]]) if probes.PROBES[name].varies else jnp.array([[0.0]])
-    best = probes.PROBES[name].best_action(obs)
-    if best is not None:
-        action, _, _ = agent.act(
-            jax.random.key(1), run.agent, jnp.zeros(len(obs), int), obs, explore=False
-        )
-        np.testing.assert_allclose(action, best, atol=0.15)
-    expected = {"constant": 1.0, "observation": obs[:, 0], "delayed": 0.9}.get(name)
+    agent, state, env = probing.run(boorl.boorl, PROBE, name, offline=400, online=900)
+    probing.assert_acts_well(agent, state, name)
+    expected = probing.first_value(name)
     if expected is not None:
-        parts = ensemble.make_parts(PROBE.offline, env.spec)
+        parts, obs = ensemble.make_parts(PROBE.offline, env.spec), probing.observations(name)
         same = jnp.broadcast_to(obs[None], (2, *obs.shape))
-        found = td3bc.twin_values(run.agent.critics.params, same, jnp.zeros_like(same), parts)
+        found = td3bc.twin_values(state.critics.params, same, jnp.zeros_like(same), parts)
         np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.15)
 
 

@@ -6,11 +6,11 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import probing
 import pytest
 from test_boorl import SPEC, transitions
-from test_td3bc import logged
 
-from roid_jax import networks, replay, training
+from roid_jax import networks, replay
 from roid_jax.agents import base, rlpd
 from roid_jax.agents.rlpd import RlpdConfig
 from roid_jax.envs import probes
@@ -135,22 +135,12 @@ PROBE = RlpdConfig(
 
 @pytest.mark.parametrize("name", sorted(probes.PROBES))
 def test_every_probe_is_solved(name):
-    env, dataset = logged(name)
-    agent = rlpd.rlpd(PROBE, env.spec)
-    keys = jax.random.split(jax.random.key(0), 4)
-    state = jax.jit(agent.init)(keys[0], dataset)
-    run = training.begin_online(keys[1], agent, state, env, capacity=2000)
-    run, _ = training.make_online(agent, env, length=50, learn=False)(keys[2], run, 0, dataset)
-    run, _ = training.make_online(agent, env, length=1200, learn=True)(keys[2], run, 50, dataset)
-    obs = jnp.array([[-1.0], [1.0]]) if probes.PROBES[name].varies else jnp.array([[0.0]])
-    best = probes.PROBES[name].best_action(obs)
-    if best is not None:
-        action, _, _ = agent.act(jax.random.key(1), run.agent, (), obs, explore=False)
-        np.testing.assert_allclose(action, best, atol=0.15)
-    expected = {"constant": 1.0, "observation": obs[:, 0], "delayed": 0.9}.get(name)
+    agent, state, env = probing.run(rlpd.rlpd, PROBE, name, online=1200)
+    probing.assert_acts_well(agent, state, name)
+    expected = probing.first_value(name)
     if expected is not None:
-        critic = rlpd.make_parts(PROBE, env.spec).critic
-        found = networks.apply_members(critic, run.agent.critics.params, obs, jnp.zeros_like(obs))
+        critic, obs = rlpd.make_parts(PROBE, env.spec).critic, probing.observations(name)
+        found = networks.apply_members(critic, state.critics.params, obs, jnp.zeros_like(obs))
         np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.2)
 
 

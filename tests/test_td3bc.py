@@ -2,11 +2,12 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import probing
 import pytest
 
-from roid_jax import replay, training
+from roid_jax import replay
 from roid_jax.agents import ensemble, td3bc
-from roid_jax.envs import base, probes
+from roid_jax.envs import base
 from roid_jax.types import Transitions
 
 SPEC = base.Spec("test", obs_dim=2, action_dim=1, max_steps=10)
@@ -180,24 +181,6 @@ def test_states_are_normalised_by_the_dataset_where_asked(dataset):
     )
 
 
-def logged(name, number=2000):
-    """Random actions in a probe, as a dataset."""
-    env = probes.make(name)
-    rng = np.random.default_rng(0)
-    state = env.reset(jax.random.split(jax.random.key(0), 64))
-    columns = []
-    step = jax.jit(env.step)
-    while 64 * len(columns) < number:
-        action = jnp.asarray(rng.uniform(-1, 1, (64, 1)), jnp.float32)
-        after = step(state, action)
-        columns.append(
-            Transitions(state.obs, action, after.reward, 1.0 - after.terminated, after.last_obs)
-        )
-        state = after
-    joined = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    return env, replay.make_dataset(jax.random.key(1), replay.Layout(1, 1), joined)
-
-
 PROBE = ensemble.EnsembleConfig(
     hidden=(32, 32),
     learning_rate=3e-3,
@@ -210,19 +193,14 @@ PROBE = ensemble.EnsembleConfig(
 )
 
 
-def pretrained(name, steps=2000, config=PROBE):
-    env, dataset = logged(name)
-    agent = td3bc.td3bc(config, env.spec)
-    state = jax.jit(agent.init)(jax.random.key(2), dataset)
-    state = jax.tree.map(jnp.copy, state)
-    state, _ = training.make_pretrain(agent, length=steps)(jax.random.key(3), state, 0, dataset)
-    return agent, state
+def pretrained(name):
+    return probing.run(td3bc.td3bc, PROBE, name, offline=2000)
 
 
 @pytest.mark.parametrize("name", ["constant", "observation", "delayed"])
 def test_the_critics_find_the_values_of_a_probe(name):
-    _, state = pretrained(name)
-    critic = td3bc.ensemble.make_parts(PROBE, probes.make(name).spec).critic
+    _, state, env = pretrained(name)
+    critic = ensemble.make_parts(PROBE, env.spec).critic
     obs = {"constant": [0.0], "observation": [-1.0, 1.0], "delayed": [0.0, 1.0]}[name]
     expected = {"constant": [1.0], "observation": [-1.0, 1.0], "delayed": [0.9, 1.0]}[name]
     obs = jnp.array(obs)[:, None]
@@ -234,10 +212,8 @@ def test_the_critics_find_the_values_of_a_probe(name):
 
 @pytest.mark.parametrize("name", ["action", "both"])
 def test_the_actor_finds_the_best_action_of_a_probe(name):
-    agent, state = pretrained(name)
-    obs = jnp.array([[0.0]]) if name == "action" else jnp.array([[-1.0], [1.0]])
-    action, _, _ = agent.act(jax.random.key(4), state, (), obs, explore=False)
-    np.testing.assert_allclose(action, probes.PROBES[name].best_action(obs), atol=0.15)
+    agent, state, _ = pretrained(name)
+    probing.assert_acts_well(agent, state, name)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def pex(config: PexConfig, spec: Spec) -> base.Agent:
         online_update=functools.partial(online_update, parts),
         act=functools.partial(_act, parts),
         warmup_steps=config.warmup_steps,
+        return_discount=1.0 if config.offline.scaled_rewards else None,
     )
 
 

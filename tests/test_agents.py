@@ -1,0 +1,123 @@
+"""What must hold of every agent alike: it steps on every task, and a killed run ends the same."""
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import driver, phases, profiles, saved, train_report
+from roid_jax import checkpoint
+from roid_jax import config as cfg
+from roid_jax.agents import named
+from roid_jax.envs import named as worlds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Programs that are the same in two runs are compiled once."""
+    before = {name: getattr(jax.config, name) for name in _CACHE}
+    for name, value in _CACHE.items():
+        folder = str(tmp_path_factory.mktemp("compiled"))
+        jax.config.update(name, folder if value is None else value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+_CACHE = {
+    "jax_compilation_cache_dir": None,
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+@pytest.fixture(autouse=True)
+def loose_ranks(explicit_ranks):
+    with jax.numpy_rank_promotion("allow"):  # distrax relies on it
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A small file for each task: some episodes of random numbers."""
+    folder = tmp_path_factory.mktemp("data")
+
+    def name_of(task):
+        path = folder / f"{task}.hdf5"
+        if not path.exists():
+            spec, rng = worlds.make(task, physics="d4rl").spec, np.random.default_rng(0)
+            with h5py.File(path, "w") as file:
+                file["observations"] = rng.normal(size=(300, spec.obs_dim)).astype("f4")
+                file["actions"] = rng.uniform(-1, 1, (300, spec.action_dim)).astype("f4")
+                file["rewards"] = rng.normal(size=300).astype("f4")
+                file["terminals"] = np.arange(300) % 30 == 29
+                file["timeouts"] = np.zeros(300, bool)
+        return f"hdf5:{path}"
+
+    return name_of
+
+
+def problem(agent, task, data, **changes):
+    config = profiles.find(agent, f"{task}-medium-v2", "smoke")
+    offline = min(config.offline_steps, 4)
+    small = {"offline_steps": offline, "online_steps": 8, "eval_interval": 4, "chunk": 4}
+    warmup = {"agent.warmup_steps": 2} if hasattr(config.agent, "warmup_steps") else {}
+    few = {"eval_episodes": 1, "replay_capacity": 8}
+    config = cfg.override(config, {**small, **few, **warmup, **changes})
+    return driver.make_problem(agent, task, data(task), (0,), config)
+
+
+@pytest.mark.parametrize("task", ["halfcheetah", "walker2d"])
+@pytest.mark.parametrize("agent", sorted(named.AGENTS))
+def test_it_takes_offline_and_online_steps_on_every_task(agent, task, data):
+    """Hopper is the one below."""
+    made = problem(agent, task, data)
+    state = driver.begin(made)
+    for phase in ("offline", "online"):
+        if phase == "online":
+            state = driver.hand_over(made, state)
+        before = _numbers(state)
+        advance = phases._make_advance(made, phase)
+        for start in range(0, getattr(made.config, f"{phase}_steps"), 2):
+            after, metrics = advance(state.state, start, 2)
+            assert all(np.all(np.isfinite(values)) for values in metrics.values())
+            state = state._replace(state=after, step=start + 2)
+        has_moved = any(np.any(a != b) for a, b in zip(before, _numbers(state), strict=True))
+        assert has_moved == (state.step > 0)
+
+
+def _numbers(state):
+    """Copies of all that an agent has learned, array by array."""
+    agent = state.state.agent if state.phase == "online" else state.state
+    leaves = [leaf for leaf in jax.tree.leaves(agent) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return [np.array(leaf) for leaf in leaves]
+
+
+def run(made, store, *, stop=None):
+    """Runs to the end and returns the digest; or is gone after the checkpoint of that number."""
+    step = store.latest()
+    state = driver.begin(made) if step is None else saved.restore(made, {0: store}, step)
+    for phase in ("offline", "online"):
+        if state.phase == "offline" and phase == "online":
+            state = driver.hand_over(made, state)
+        if state.phase != phase:
+            continue
+        for after in phases.run_phase(made, state, lambda steps, score: None):
+            state = after
+            saved.save(made, state, {0: store})
+            if stop is not None and state.number(made.config) >= stop:
+                return None
+    return train_report.finish(made, state, 0).summary["digest"]
+
+
+@pytest.mark.parametrize("agent", sorted(named.AGENTS))
+def test_a_run_that_was_stopped_twice_ends_as_one_that_was_left_alone(agent, data, tmp_path):
+    made = problem(agent, "hopper", data)
+    with checkpoint.Checkpoints(tmp_path / "whole") as store:
+        whole = run(made, store)
+    first = made.config.offline_steps
+    for stop in (first, first + 1 + 4, None):  # at the end of offline, in the middle of online
+        with checkpoint.Checkpoints(tmp_path / "parts") as store:
+            digest = run(problem(agent, "hopper", data), store, stop=stop)
+    assert digest == whole

@@ -1,0 +1,96 @@
+"""`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
+
+import sys
+
+import numpy as np
+import pytest
+from test_train import finish, summary
+
+from experiments import report, suites, sweep
+from experiments.suites import SweepConfig
+
+
+def call(home, *flags):
+    words = [sys.executable, "-m", "experiments.sweep", "--profile=smoke", *map(str, flags)]
+    return finish(home, words)
+
+
+def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_skipped(tmp_path):
+    workdir = tmp_path / "study"
+    asked = (
+        "--suite=selector_study",
+        "--selectors=ids,greedy",
+        "--num_seeds=2",
+        "--dataset=embedded:{world}-medium",
+        f"--workdir={workdir}",
+        "--",
+        "--config.online_steps=50",
+    )
+    done = call(tmp_path, *asked)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "1 of 2: ids on hopper-medium-v2" in done.stdout
+    folder = workdir / "hopper-medium-v2"
+    one, other = (summary(folder / name, seed=1) for name in ("ids", "greedy"))
+    assert one["offline_score"] == other["offline_score"] and one["digest"] != other["digest"]
+    written = {path.name for path in workdir.glob("*.*")}
+    assert written == {"table.md", "results.csv", "curves.png"}
+    assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
+    again = call(tmp_path, *asked)
+    assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout
+
+
+def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path):
+    done = call(
+        tmp_path,
+        "--suite=d4rl_table",
+        "--agents=rlpd",
+        "--tasks=hopper-medium-v2,walker2d-medium-v2",
+        "--num_seeds=1",
+        "--dataset=embedded:{world}-medium",
+        f"--workdir={tmp_path / 'table'}",
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last == "error: 1 of 2 trainings failed: rlpd on walker2d-medium-v2."
+    assert "| hopper-medium-v2 | rlpd | 1 |" in (tmp_path / "table" / "table.md").read_text()
+
+
+def test_the_interval_is_students():
+    assert sweep.interval(np.array([1.0, 2.0, 3.0])) == "2.0 ± 2.5"  # 4.303 / sqrt(3)
+    assert sweep.interval(np.array([7.0])) == "7.0"
+
+
+def test_a_line_of_the_table_is_a_mean_over_seeds():
+    def rows(offline, *scores):
+        online = [offline, *scores]
+        return [
+            {"phase": "online", "step": 10 * i, "score": score} for i, score in enumerate(online)
+        ]
+
+    runs = [
+        report.Run("a", "hopper", 0, rows(10.0, 20.0, 30.0)),
+        report.Run("a", "hopper", 1, rows(20.0, 40.0, 50.0)),
+    ]
+    line = sweep.make_table(runs).rows[0]
+    assert line[:3] == ("hopper", "a", "2") and line[-1] == "20"
+    assert [cell.split(" ")[0] for cell in line[3:7]] == ["15.0", "40.0", "35.0", "20.0"]
+
+
+def test_the_papers_table_has_all_its_agents_and_tasks():
+    table = suites.SWEEPS["d4rl_table"]
+    assert table.agents == ("roid", "boorl", "rlpd", "calql", "pex", "odt")
+    assert len(table.tasks) == 6 and table.num_seeds == 10
+    assert len(suites.SWEEPS["selector_study"].selectors) >= 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"agents": ("roid", "nobody")}, "agents must be one of"),
+        ({"tasks": ()}, "tasks and agents must be at least one"),
+        ({"agents": ("pex",), "selectors": ("ids",)}, "agents must be roid alone"),
+    ],
+)
+def test_a_wrong_suite_is_refused(changes, expected):
+    with pytest.raises(ValueError, match=expected):
+        SweepConfig(**{"tasks": ("hopper-medium-v2",), **changes})
