@@ -85,7 +85,8 @@ def test_critics_move_many_times_and_the_actor_once_on_the_last_batch():
     agent, parts, dataset, state, memory = make()
     key = jax.random.key(9)
     found, metrics = agent.online_update(key, 0, state, memory, dataset)
-    key_rows, key_updates, key_actor = jax.random.split(key, 3)
+    key_critics, key_actor = jax.random.split(key)
+    key_rows, key_updates = jax.random.split(key_critics)
     rows, numbers = replay.sample_mixed(key_rows, memory, dataset, 3, 6, fraction=0.5)
     assert np.all(np.sum(numbers < 0, axis=1) == 3), "exactly half of every batch is logged"
     expected = state

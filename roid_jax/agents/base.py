@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
+import jax.numpy as jnp
 import optax
 
+from roid_jax import replay
 from roid_jax.types import Array, Key
 
 
@@ -50,6 +52,35 @@ def descend(optimiser: optax.GradientTransformation, start: Learner, gradient: A
     """Returns the parameters one step down the gradient."""
     change, moments = optimiser.update(gradient, start.moments, start.params)
     return Learner(params=optax.apply_updates(start.params, change), moments=moments)
+
+
+def learn_mixed(
+    key: Key,
+    state: Any,
+    update: Callable,
+    memory: replay.Replay,
+    dataset: replay.Dataset,
+    *,
+    shape: tuple[int, int],
+    **how: Any,
+) -> tuple[Any, dict[str, Array], Array]:
+    """Returns the state after updates on batches of which a part is logged, and their metrics.
+
+    And `[U, B, R]` the rows, for whoever learns from the last of them once more.
+
+    Args:
+      key: of the rows and of the updates.
+      state: what the updates change.
+      update: `(state, key, [B, R] rows) -> state, metrics`.
+      memory: what was lived; dataset: what was logged.
+      shape: U and B.
+      how: as `replay.sample_mixed` draws them.
+    """
+    key_rows, key_updates = jax.random.split(key)
+    rows, _ = replay.sample_mixed(key_rows, memory, dataset, *shape, **how)
+    inputs = jax.random.split(key_updates, shape[0]), rows
+    state, metrics = jax.lax.scan(lambda state, given: update(state, *given), state, inputs)
+    return state, jax.tree.map(jnp.mean, metrics), rows
 
 
 def random_act(action_dim: int) -> Callable:

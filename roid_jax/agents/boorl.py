@@ -127,19 +127,15 @@ def online_update(
     """Moves every member's critics U times, then its actor once, on the last of the batches."""
     del step
     config = parts.config
-    key_rows, key_updates = jax.random.split(key)
-    shape = config.updates, config.offline.batch_size
-    fraction = config.offline_fraction
-    rows, _ = replay.sample_mixed(key_rows, memory, dataset, *shape, fraction=fraction)
+    shape, fraction = (config.updates, config.offline.batch_size), config.offline_fraction
 
-    def update(state: EnsembleState, inputs: tuple) -> tuple[EnsembleState, dict[str, Array]]:
-        key, rows = inputs
+    def update(state: EnsembleState, key: Key, rows: Array):
         return _move_critics(parts, key, state, _unpack(parts, state, rows))
 
-    inputs = jax.random.split(key_updates, config.updates), rows
-    state, metrics = jax.lax.scan(update, state, inputs)
-    state = _move_actors(parts, state, _unpack(parts, state, rows[-1]))
-    return state, jax.tree.map(jnp.mean, metrics)
+    state, metrics, rows = base.learn_mixed(
+        key, state, update, memory, dataset, shape=shape, fraction=fraction
+    )
+    return _move_actors(parts, state, _unpack(parts, state, rows[-1])), metrics
 
 
 def _unpack(parts: Parts, state: EnsembleState, rows: Array) -> Transitions:

@@ -120,13 +120,11 @@ def online_update(
     """Moves everything U times, on batches of which a part is logged."""
     del step
     config = parts.config
-    key_rows, key_updates = jax.random.split(key)
-    shape = config.updates, config.batch_size
+    update = functools.partial(_update, parts)
     how = {"fraction": config.offline_fraction, "draw": episodes.sample_finished}
-    rows, _ = replay.sample_mixed(key_rows, memory, dataset, *shape, **how)
-    inputs = jax.random.split(key_updates, config.updates), rows
-    state, metrics = jax.lax.scan(lambda state, given: _update(parts, state, *given), state, inputs)
-    return state, jax.tree.map(jnp.mean, metrics)
+    shape = config.updates, config.batch_size
+    state, metrics, _ = base.learn_mixed(key, state, update, memory, dataset, shape=shape, **how)
+    return state, metrics
 
 
 def _update(

@@ -145,13 +145,13 @@ def online_update(
 ) -> tuple[Any, dict[str, Array]]:
     """Moves everything but a settled policy U times, on batches of which a part is logged."""
     del step
-    key_rows, key_updates = jax.random.split(key)
-    shape = parts.config.updates, parts.config.offline.batch_size
-    fraction = parts.config.offline_fraction
-    rows, _ = replay.sample_mixed(key_rows, memory, dataset, *shape, fraction=fraction)
-    inputs = jax.random.split(key_updates, parts.config.updates), rows
-    state, metrics = jax.lax.scan(lambda state, given: _update(parts, state, *given), state, inputs)
-    return state, jax.tree.map(jnp.mean, metrics)
+    config = parts.config
+    shape, fraction = (config.updates, config.offline.batch_size), config.offline_fraction
+    update = functools.partial(_update, parts)
+    state, metrics, _ = base.learn_mixed(
+        key, state, update, memory, dataset, shape=shape, fraction=fraction
+    )
+    return state, metrics
 
 
 def _update(parts: Parts, state: Any, key: Key, rows: Array) -> tuple[Any, dict[str, Array]]:

@@ -98,21 +98,18 @@ def online_update(
     """Moves the critics U times, then the actor and the temperature once, on the last batch."""
     del step
     config = parts.config
-    key_rows, key_updates, key_actor = jax.random.split(key, 3)
-    shape = config.updates, config.batch_size
-    fraction = config.offline_fraction
-    rows, _ = replay.sample_mixed(key_rows, memory, dataset, *shape, fraction=fraction)
+    key_critics, key_actor = jax.random.split(key)
+    shape, fraction = (config.updates, config.batch_size), config.offline_fraction
 
-    def update(state: SacState, inputs: tuple) -> tuple[SacState, Array]:
-        key, rows = inputs
+    def update(state: SacState, key: Key, rows: Array):
         return _move_critics(parts, key, state, unpack(parts, rows))
 
-    inputs = jax.random.split(key_updates, config.updates), rows
-    state, td_losses = jax.lax.scan(update, state, inputs)
+    state, metrics, rows = base.learn_mixed(
+        key_critics, state, update, memory, dataset, shape=shape, fraction=fraction
+    )
     state, entropy = _move_actor(parts, key_actor, state, unpack(parts, rows[-1]))
     temperature = jnp.exp(state.log_temperature.params)
-    metrics = {"td_loss": jnp.mean(td_losses), "entropy": entropy, "temperature": temperature}
-    return state, metrics
+    return state, metrics | {"entropy": entropy, "temperature": temperature}
 
 
 def unpack(parts: Parts, rows: Array) -> Transitions:
@@ -123,7 +120,7 @@ def unpack(parts: Parts, rows: Array) -> Transitions:
 
 def _move_critics(
     parts: Parts, key: Key, state: SacState, batch: Transitions
-) -> tuple[SacState, Array]:
+) -> tuple[SacState, dict[str, Array]]:
     """Moves the critics, and their targets a little."""
     target = critic_target(key, state, batch, parts)
 
@@ -134,7 +131,7 @@ def _move_critics(
     critics = base.descend(parts.optimiser, state.critics, gradient)
     rate = parts.config.polyak
     moved = networks.polyak(critics.params, state.target_critics, rate=rate)
-    return state.replace(critics=critics, target_critics=moved), td_loss
+    return state.replace(critics=critics, target_critics=moved), {"td_loss": td_loss}
 
 
 def critic_target(key: Key, state: SacState, batch: Transitions, parts: Parts) -> Array:
