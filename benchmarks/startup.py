@@ -3,9 +3,10 @@
     python -m benchmarks.startup
     python -m benchmarks.startup --profile=cpu --json
 
-Every row is a process of its own, timed from its start to its end. `cold` is a whole short run with
-an empty compilation cache; `again` the same run with that cache; `going on` takes up the first run
-where it ended, for a few online steps and an evaluation more.
+Every row is a process of its own, timed from its start to its end. `cold` is a whole run with an
+empty compilation cache, of the smoke profile as it is, or a short one at the sizes of another;
+`again` the same run with that cache; `going on` takes up the first run where it ended, for a few
+online steps and an evaluation more, so that its first update comes before its time is over.
 """
 
 import json
@@ -25,7 +26,7 @@ from experiments import cli
 from roid_jax import results
 from roid_jax.report import tables
 
-STEPS = 20  # online steps between two rows
+STEPS = 25  # online steps of a run that goes on: one chunk of the smoke profile
 
 
 def define_flags() -> None:
@@ -66,8 +67,10 @@ def _online_steps(workdir: pathlib.Path) -> int:
 def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path, *more: str) -> float:
     """Returns the seconds of a short run, from the start of its process to its end."""
     command = [sys.executable, "-m", "experiments.train", f"--profile={profile}"]
-    sizes = {"offline_steps": 2 * STEPS, "online_steps": 2 * STEPS, "eval_interval": STEPS}
-    sizes |= {"eval_episodes": 1, "chunk": STEPS, "agent.warmup_steps": STEPS}
+    sizes = {}
+    if profile != "smoke":
+        sizes = {"offline_steps": 2 * STEPS, "online_steps": 2 * STEPS, "eval_interval": STEPS}
+        sizes |= {"eval_episodes": 1, "chunk": STEPS, "agent.warmup_steps": STEPS}
     words = [f"--config.{name}={value}" for name, value in sizes.items()]
     start = time.perf_counter()
     subprocess.run(

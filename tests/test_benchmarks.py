@@ -170,5 +170,5 @@ def test_starting_is_measured(monkeypatch):
     found = startup.measure("smoke")
     assert list(found) == ["cold", "again", "going on"]
     assert len({cache for _, cache in asked}) == 1
-    assert asked[2][0][-1] == "--config.online_steps=60"
+    assert asked[2][0][-1] == "--config.online_steps=65"
     assert len(startup.make_table("smoke", found).rows) == 3
