@@ -140,6 +140,15 @@ def test_the_q_learning_view_is_d4rls(recording):
     assert len(seen.reward) == 12 - 1 - 1
 
 
+def test_a_row_knows_its_place_its_episode_and_what_that_still_brought(recording):
+    seen = prepare.transitions(recording, return_discount=0.9)
+    np.testing.assert_array_equal(seen.place, [0, 1, 2, 3, 4, 0, 1, 2, 3, 0])
+    np.testing.assert_array_equal(seen.episode, [0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
+    whole = prepare.returns_to_go(recording, discount=0.9)  # with the rows that are dropped
+    np.testing.assert_array_equal(seen.return_to_go, np.delete(whole, [9, 11]))
+    assert prepare.transitions(recording).return_to_go is None
+
+
 def test_episodes_end_at_terminals_and_timeouts_and_a_rest_is_not_whole(recording):
     spans = prepare.episodes(recording)
     np.testing.assert_array_equal(spans.starts, [0, 5, 10])

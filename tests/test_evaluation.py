@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from roid_jax import evaluation
-from roid_jax.envs import mujoco_c
+from roid_jax.envs import mujoco_c, probes
 
 
 def still(key, memory, obs):
@@ -36,6 +36,20 @@ def test_returns_are_those_of_first_episodes_by_plain_stepping(seen):
     np.testing.assert_allclose(seen.returns, returns, rtol=1e-6)
     np.testing.assert_array_equal(seen.lengths, lengths)
     assert np.all(seen.finished)
+
+
+def test_a_policy_is_told_what_its_action_brought():
+    env = probes.make("delayed")
+
+    def ask(key, memory, obs):
+        jax.debug.callback(lambda x: seen.append(float(x[0])), memory, ordered=False)
+        return jnp.zeros_like(obs), memory
+
+    seen = []
+    told = {"remember": lambda memory, reward: memory + 1.0 + reward}
+    evaluation.evaluate(jax.random.key(0), env, ask, jnp.zeros(2), episodes=2, **told)
+    jax.effects_barrier()
+    assert sorted(seen) == [0.0, 1.0]  # the second step brings 1, and nobody acts after it
 
 
 def test_scores_are_0_for_random_and_100_for_expert_returns():

@@ -86,9 +86,40 @@ def test_what_was_lived_is_what_is_remembered():
     np.testing.assert_array_equal(rows.reward, [0, 0, 1, 1] * 3)
     np.testing.assert_array_equal(rows.discount, [1, 1, 0, 0] * 3)
     np.testing.assert_array_equal(rows.next_obs[:, 0], 1.0)
+    np.testing.assert_array_equal(rows.place, [0, 0, 1, 1] * 3)
+    np.testing.assert_array_equal(rows.episode, np.repeat([0, 1, 2], 4))
+    np.testing.assert_array_equal(rows.return_to_go, 0.0)  # nobody asked for it
     np.testing.assert_array_equal(log.is_last, [[False, False], [True, True]] * 3)
     np.testing.assert_array_equal(log.episode_return[1::2], 1.0)
     np.testing.assert_array_equal(log.metrics["seen"], [2, 4, 6, 8, 10, 12])
+
+
+def test_returns_to_go_are_kept_where_an_agent_asks_for_them():
+    env = probes.make("delayed")
+    agent = counting_agent()._replace(return_discount=0.5)
+    run = training.make_online(agent, env, length=5, learn=True)
+    online, _ = run(jax.random.key(2), begin(agent, env, num_envs=2), 0, None)
+    rows = replay.Layout(1, 1).unpack(online.replay.rows[:10])
+    np.testing.assert_array_equal(rows.return_to_go, [0.5, 0.5, 1, 1] * 2 + [0, 0])
+
+
+def test_an_agent_remembers_what_its_action_brought():
+    env = probes.make("delayed")
+    act, seen = counting_agent().act, []
+
+    def spy(key, state, memory, obs, *, explore):
+        jax.debug.callback(lambda x: seen.append(float(x[0])), memory, ordered=True)
+        return act(key, state, memory, obs, explore=explore)
+
+    agent = counting_agent()._replace(
+        begin_episode=lambda key: jnp.zeros(()),
+        remember=lambda memory, reward: memory + 10.0 * (1.0 + reward),
+        act=spy,
+    )
+    run = training.make_online(agent, env, length=4, learn=True)
+    run(jax.random.key(2), begin(agent, env), 0, None)
+    jax.effects_barrier()
+    assert seen == [0.0, 11.0, 0.0, 11.0]
 
 
 def test_memory_begins_again_with_the_episode():
