@@ -131,6 +131,11 @@ def make_problem(
             f"but {env_name!r} has {layout.obs_dim} and {layout.action_dim}."
         )
     agent = named.make(agent_name, config.agent, env.spec)
+    if config.offline_steps and agent.offline_update is None:
+        raise ValueError(
+            f"{agent_name} has no offline phase; offline_steps must be 0, got "
+            f"{config.offline_steps}."
+        )
     how = {"return_discount": agent.return_discount}
     rows = layout.pack(prepare.transitions(recording, **how))
     mesh = seeds.make_mesh(len(numbers))

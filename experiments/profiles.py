@@ -41,6 +41,10 @@ class TrainConfig:
         cfg.check_one_of("physics", self.physics, ("d4rl", "stock"))
         total = self.offline_steps + self.online_steps
         cfg.check(total > 0, "offline_steps and online_steps", "above 0 together", total)
+        falls = getattr(getattr(self.agent, "offline", None), "decay_steps", 0)
+        is_right = falls == 0 or falls >= self.offline_steps
+        expected = f"0 or at least offline_steps, {self.offline_steps}: the rate is 0 from there on"
+        cfg.check(is_right, "agent.offline.decay_steps", expected, falls)
 
 
 # What authors tuned for a world, or for one set of it; the rest is shared.
@@ -87,6 +91,7 @@ def find(agent: str, task: str, profile: str) -> TrainConfig:
 
 # As long as its authors train it offline, where that is not what the paper says for ROID.
 _PAPER_OFFLINE = {
+    EnsembleConfig: 1_000_000,
     BoorlConfig: 1_000_000,
     RlpdConfig: 0,
     CalqlConfig: 1_000_000,
@@ -135,7 +140,7 @@ _DEMO = {
     },
     RlpdConfig: {**_SMALL, "updates": 2, "warmup_steps": 1000},
     CalqlConfig: {**_SMALL, "num_actions": 4},
-    PexConfig: {**_offline({**_SMALL, "decay_steps": 20_000}), "warmup_steps": 1000},
+    PexConfig: {**_offline({**_SMALL, "decay_steps": 12_500}), "warmup_steps": 1000},
     OdtConfig: {**_SHORT, "layers": 2, "batch_size": 32, "update_rate": 0.1},
 }
 _SMOKE = {
@@ -186,7 +191,7 @@ def _cpu(settings: Any) -> TrainConfig:
 def _demo(settings: Any) -> TrainConfig:
     """Some minutes on two cores: smaller networks, fewer of them."""
     return TrainConfig(
-        offline_steps=_offline_steps(settings, 20_000, sequences=2500),
+        offline_steps=_offline_steps(settings, 12_500, sequences=2500),
         online_steps=20_000,
         eval_interval=2500,
         replay_capacity=20_000,

@@ -8,7 +8,6 @@ will not do; the same name twice puts tasks side by side. Only result files are 
 results.csv, table.md, curves.png and diagnostics.png.
 """
 
-import itertools
 import json
 import pathlib
 from collections import Counter
@@ -25,10 +24,14 @@ from roid_jax.report import figures, tables
 
 # What a row holds beside the score, and what it says.
 WATCHED = {
-    "spread": "spread of the critics",
+    "spread": "spread of the values",
     "off_anchor": "share of steps off the anchor",
     "regret": "regret of what was chosen",
     "information": "information of it, nats",
+    "off_best": "share of steps off the best member",
+    "new_policy": "share of steps of the new policy",
+    "entropy": "entropy of the policy, nats",
+    "td_loss": "loss of the critics",
 }
 
 
@@ -66,18 +69,18 @@ def main(*words: str) -> None:
     console.print(f"The report is in {out}/", soft_wrap=True)
 
 
-def read(words: Sequence[str], tasks: Sequence[str | None] = ()) -> list[Run]:
-    """Returns the runs in each `[name=]workdir`, on the tasks they say, or on these."""
+def read(words: Sequence[str]) -> list[Run]:
+    """Returns the runs in each `[name=]workdir`."""
     if not words:
         raise ValueError("name at least one workdir of experiments.train, as in runs/mine.")
     runs = []
-    for word, task in itertools.zip_longest(words, tasks):
+    for word in words:
         name, _, given = word.partition("=") if "=" in word else ("", "", word)
         folder = results.expand(given)
         files = sorted(folder.glob("seed_*/results.jsonl"))
         if not files:
             raise ValueError(f"there are no results of experiments.train in {given!r}.")
-        runs += [_read(name or folder.name, file, task) for file in files]
+        runs += [read_seed(name or folder.name, file) for file in files]
     for (name, task, seed), number in Counter(run[:3] for run in runs).items():
         if number > 1:
             raise ValueError(f"seed {seed} of {name!r} on {task} is there twice; name one <name>=.")
@@ -86,7 +89,8 @@ def read(words: Sequence[str], tasks: Sequence[str | None] = ()) -> list[Run]:
     return runs
 
 
-def _read(name: str, file: pathlib.Path, task: str | None) -> Run:
+def read_seed(name: str, file: pathlib.Path, task: str | None = None) -> Run:
+    """Returns one seed's rows, on the task that it says, or on that one."""
     try:
         about = json.loads((file.parent / "config.json").read_text(encoding="utf-8"))["run"]
         return Run(name, task or about["env"], about["seed"], results.read_rows(file))
@@ -138,8 +142,10 @@ def draw_curves(runs: Sequence[Run]) -> bytes:
 
 def draw_diagnostics(runs: Sequence[Run]) -> bytes:
     """Returns what there was to watch over online steps, a row of panels for each task."""
-    panels = [_panel(runs, task, *what) for task in _tasks(runs) for what in WATCHED.items()]
-    return figures.draw(panels, columns=len(WATCHED), title="")
+    seen = {name for run in runs for row in run.online for name in row}
+    watched = [what for what in WATCHED.items() if what[0] in seen] or list(WATCHED.items())[:1]
+    panels = [_panel(runs, task, *what) for task in _tasks(runs) for what in watched]
+    return figures.draw(panels, columns=len(watched), title="")
 
 
 def _tasks(runs: Sequence[Run]) -> list[str]:

@@ -108,3 +108,14 @@ def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> 
         identity = offline_identity(problem, seed)
         checkpoint.require_same(notes["identity"], identity, flag="--from_checkpoint")
         return latest, store.restore(latest, like), notes["rows"]
+
+
+def find_offline(workdir: str, seed: int) -> pathlib.Path:
+    """Returns the directory with the offline phase of a seed of another run."""
+    path = results.expand(workdir) / f"seed_{seed}" / "offline"
+    if not path.is_dir():
+        raise ValueError(
+            f"there is no offline phase of seed {seed} in {workdir!r}; name the workdir of a run "
+            "that has finished its own."
+        )
+    return path

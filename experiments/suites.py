@@ -129,7 +129,8 @@ class SweepConfig:
             ("selectors", SELECTORS),
         ):
             given = getattr(self, field)
-            cfg.check(isinstance(given, tuple), field, "one or more names", given)
+            is_right = isinstance(given, tuple) and len(given) == len(set(given))
+            cfg.check(is_right, field, "different names", given)
             for name in given:
                 cfg.check_one_of(field, name, known)
         cfg.check(bool(self.tasks and self.agents), "tasks and agents", "at least one", ())

@@ -11,6 +11,7 @@ table.md, results.csv and curves.png.
 """
 
 import dataclasses
+import json
 import pathlib
 import subprocess
 import sys
@@ -36,10 +37,25 @@ class Cell(NamedTuple):
     folder: pathlib.Path
     flags: tuple[str, ...]
 
-    def is_finished(self, num_seeds: int) -> bool:
-        """Whether every seed has its summary."""
-        folders = [self.folder / f"seed_{seed}" for seed in range(num_seeds)]
-        return all(train_report.summary_file(folder).is_file() for folder in folders)
+    def folders(self, num_seeds: int) -> list[pathlib.Path]:
+        """Where each seed lands."""
+        return [self.folder / f"seed_{seed}" for seed in range(num_seeds)]
+
+    def is_finished(self, num_seeds: int, words: Sequence[str]) -> bool:
+        """Whether every seed has ended, and was asked for in the same words."""
+        asked = [f"--workdir={self.folder}", *self.flags, *words]
+        return all(
+            train_report.summary_file(folder).is_file() and _command(folder)[1:] == asked
+            for folder in self.folders(num_seeds)
+        )
+
+
+def _command(folder: pathlib.Path) -> list[str]:
+    """Returns the words that a training was started with; none where they cannot be read."""
+    try:
+        return json.loads((folder / "config.json").read_text(encoding="utf-8"))["command"]
+    except (OSError, ValueError, LookupError):
+        return []
 
 
 def define_flags() -> None:
@@ -67,7 +83,7 @@ def main(*words: str) -> None:
     finished = [cell for cell in cells if cell not in failed]
     if finished:
         with cli.border():
-            table = _report(finished, workdir)
+            table = _report(finished, config, workdir)
         tables.show(table, console)
         console.print(f"The table, its rows and the curves are in {workdir}/", soft_wrap=True)
     if failed:
@@ -122,7 +138,7 @@ def _run(
 ) -> bool:
     """Runs one training to its end unless it is there; returns whether it is."""
     what = f"{cells.index(cell) + 1} of {len(cells)}: {cell.name} on {cell.task}"
-    if cell.is_finished(config.num_seeds):
+    if cell.is_finished(config.num_seeds, words):
         console.print(f"{what} is there.", soft_wrap=True)
         return True
     console.print(what, soft_wrap=True)
@@ -133,10 +149,13 @@ def _run(
     return done.returncode == 0
 
 
-def _report(cells: Sequence[Cell], workdir: pathlib.Path) -> tables.Table:
+def _report(cells: Sequence[Cell], config: SweepConfig, workdir: pathlib.Path) -> tables.Table:
     """Writes the report of the trainings that have finished; returns their table."""
-    names, tasks = [f"{cell.name}={cell.folder}" for cell in cells], [c.task for c in cells]
-    runs = report.read(names, tasks)
+    runs = [
+        report.read_seed(cell.name, folder / "results.jsonl", cell.task)
+        for cell in cells
+        for folder in cell.folders(config.num_seeds)
+    ]
     table = make_table(runs)
     results.write_csv(workdir / "results.csv", report.flatten(runs))
     results.write_bytes(workdir / "table.md", tables.to_markdown(table).encode())

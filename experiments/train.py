@@ -14,6 +14,7 @@ import contextlib
 import pathlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import rich.console
 from absl import flags
@@ -108,6 +109,7 @@ def configured() -> profiles.TrainConfig:
     """Returns the configuration that the flags ask for."""
     values = flags.FLAGS
     config = profiles.find(values.agent, values.task, values.profile)
+    _require_returns(config.agent)
     if values.selector is None:
         return cli.configured(config)
     if not hasattr(config.agent, "selector"):
@@ -116,6 +118,15 @@ def configured() -> profiles.TrainConfig:
     if config.agent.selector.name != values.selector:
         raise ValueError("--selector and --config.agent.selector.name differ; give one of them.")
     return config
+
+
+def _require_returns(agent: Any) -> None:
+    """Raises a ValueError of one line where an agent would ask a world for another's returns."""
+    fields = [name for name in vars(agent) if name.endswith("_return")]
+    named_all = all(flags.FLAGS[f"config.agent.{name}"].present for name in fields)
+    if fields and env_name() != flags.FLAGS.task.split("-")[0] and not named_all:
+        wanted = " and ".join(f"--config.agent.{name}" for name in fields)
+        raise ValueError(f"{flags.FLAGS.agent} must be told what to ask for there: {wanted}.")
 
 
 def env_name() -> str:
@@ -195,7 +206,8 @@ def _start(
         return progress
     if flags.FLAGS.from_checkpoint is None:
         return driver.begin(problem)
-    return saved.take_over(problem, [_source(seed) for seed in problem.seeds])
+    source = flags.FLAGS.from_checkpoint
+    return saved.take_over(problem, [saved.find_offline(source, seed) for seed in problem.seeds])
 
 
 def _run_phase(
@@ -223,18 +235,6 @@ def _run_phase(
         kept = "nothing was saved" if last is None else f"checkpoint {last} in {where} is good"
         cli.fail(f"the run diverged: {error}; {kept}.", code=1)
     return state
-
-
-def _source(seed: int) -> pathlib.Path:
-    """Returns the directory with the offline phase of a seed of another run."""
-    name = flags.FLAGS.from_checkpoint
-    path = results.expand(name) / f"seed_{seed}" / "offline"
-    if not path.is_dir():
-        raise ValueError(
-            f"there is no offline phase of seed {seed} in {name!r}; name the workdir of a run that "
-            "has finished its own."
-        )
-    return path
 
 
 if __name__ == "__main__":

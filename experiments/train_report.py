@@ -44,13 +44,15 @@ _PHASES = ("offline", "online")
 def sum_up(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """Returns the scores that a run is told by; those of the online phase are None without one.
 
-    Offline is the policy at the handover, before the first online step.
+    Offline is the policy that offline learning ended with; the handover's is what goes online with
+    it, before its first step.
     """
     online = [row["score"] for row in rows if row["phase"] == "online"]
     offline = [row["score"] for row in rows if row["phase"] == "offline"]
     trained = online[1:]
     return {
-        "offline_score": online[0] if online else offline[-1],
+        "offline_score": offline[-1] if offline else online[0],
+        "handover_score": online[0] if online else None,
         "online_last": trained[-1] if trained else None,
         "online_mean_of_last_10": float(np.mean(trained[-10:])) if trained else None,
         "online_best": max(trained, default=None),

@@ -100,7 +100,7 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
         env_state = env.step(online.env, action)
         memory = agent.remember(memory, env_state.reward)
         replay = memory_of.add(online.replay, _row(env, online.env, action, env_state))
-        if agent.return_discount is not None:
+        if agent.credits:
             how = {"discount": agent.return_discount, "longest": env.spec.max_steps}
             replay = episodes.credit(replay, _layout(env), number=len(action), **how)
         online = online.replace(

@@ -1,5 +1,6 @@
 """BOORL: which member acts, what it learns online, and that it solves the probes."""
 
+import dataclasses
 import functools
 
 import chex
@@ -72,6 +73,36 @@ def test_it_executes_a_members_own_action_with_noise_and_is_scored_by_their_mean
     nearest = np.min(np.max(np.abs(np.array(each) - np.asarray(action)[None]), axis=2), axis=0)
     assert 0.0 < np.median(nearest) < 0.2 and np.all(np.abs(action) <= 1.0)
     assert 0.0 <= metrics["off_best"] <= 1.0 and metrics["spread"] > 0.0
+
+
+def test_the_best_member_is_the_one_whose_own_lesser_twin_says_most():
+    """With a draw that is all but greedy, and no noise."""
+    config = BoorlConfig(
+        offline=dataclasses.replace(OFFLINE, exploration_noise=0.0),
+        inverse_temperature=1e6,
+        warmup_steps=0,
+    )
+    agent, parts, dataset, _ = make(config)
+    state = agent.init(jax.random.key(1), dataset)
+    apart = jax.random.normal(jax.random.key(8), (3, 2, 1))
+    critics = jax.tree.map(
+        lambda x: 3.0 * x + apart[..., 0].reshape(3, 2, *[1] * (x.ndim - 2)), state.critics.params
+    )
+    state = state.replace(critics=state.critics.replace(params=critics))
+    obs = jnp.array(transitions(200, seed=3).obs)
+    action, _, _ = agent.act(jax.random.key(0), state, jnp.zeros(200, int), obs, explore=True)
+    one = lambda tree, *k: jax.tree.map(lambda x: x[k], tree)  # noqa: E731
+    each = [parts.offline.actor.apply(one(state.actors.params, k), obs) for k in range(3)]
+    twins = np.array(
+        [
+            [parts.offline.critic.apply(one(critics, k, i), obs, each[k]) for i in range(2)]
+            for k in range(3)
+        ]
+    )
+    best = np.argmax(twins.min(axis=1), axis=0)
+    assert len(set(best)) > 1 and np.any(best != np.argmax(twins.max(axis=1), axis=0))
+    expected = np.array(each)[best, np.arange(200)]
+    np.testing.assert_allclose(action, expected, atol=1e-5)
 
 
 def test_at_the_handover_targets_are_copies():

@@ -100,7 +100,7 @@ def test_everything_moves_by_gradients_at_the_same_point():
     found, metrics = agent.offline_update(key, 0, state, dataset)
     key_rows, key_update = jax.random.split(key)
     rows, _ = replay.sample_dataset(key_rows, dataset, 6)
-    batch = calql.unpack(parts, rows)
+    batch = sac.unpack(parts, rows, largest_action=0.99999)
     key_target, key_push, key_actor = jax.random.split(key_update, 3)
     target = calql.critic_target(key_target, state, batch, parts)
 
@@ -155,8 +155,30 @@ def test_online_rows_come_from_ended_episodes_with_their_returns():
     found, metrics = agent.online_update(jax.random.key(6), 0, state, memory, dataset)
     assert np.isfinite(metrics["td_loss"])
     chex.assert_tree_all_finite(found)
-    assert agent.return_discount == 0.99
-    assert isinstance(found, sac.SacState)
+    assert agent.return_discount == 0.99 and agent.credits
+
+
+def test_before_an_episode_has_ended_rows_are_logged():
+    config = dataclasses.replace(CONFIG, offline_fraction=0.0)
+    agent, _, dataset, state = make(config)
+    layout = replay.Layout(3, 2)
+    lived = transitions(3, seed=5)._replace(place=np.arange(3.0), reward=np.full(3, np.nan))
+    memory = replay.init(layout, 8)
+    for row in layout.pack(lived):
+        memory = replay.add(memory, row[None])
+    found, _ = agent.online_update(jax.random.key(6), 0, state, memory, dataset)
+    chex.assert_tree_all_finite(found)
+
+
+def test_cql_needs_no_returns_and_learns_from_what_it_lives_at_once():
+    config = dataclasses.replace(CONFIG, calibrated=False, offline_fraction=0.0)
+    agent, _, dataset, state = make(config)
+    assert agent.return_discount is None and not agent.credits
+    layout = replay.Layout(3, 2)
+    lived = transitions(8, seed=5)._replace(reward=np.full(8, np.nan))  # no episode has ended
+    memory = replay.add(replay.init(layout, 8), layout.pack(lived))
+    _, metrics = agent.online_update(jax.random.key(6), 0, state, memory, dataset)
+    assert np.isnan(metrics["td_loss"])
 
 
 PROBE = CalqlConfig(

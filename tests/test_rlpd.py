@@ -11,7 +11,7 @@ import pytest
 from test_boorl import SPEC, transitions
 
 from roid_jax import networks, replay
-from roid_jax.agents import base, rlpd
+from roid_jax.agents import base, rlpd, sac
 from roid_jax.agents.rlpd import RlpdConfig
 from roid_jax.envs import probes
 
@@ -91,7 +91,7 @@ def test_critics_move_many_times_and_the_actor_once_on_the_last_batch():
     assert np.all(np.sum(numbers < 0, axis=1) == 3), "exactly half of every batch is logged"
     expected = state
     for key, batch in zip(jax.random.split(key_updates, 3), rows, strict=True):
-        batch = rlpd.unpack(parts, batch)
+        batch = sac.unpack(parts, batch, largest_action=1 - 1e-5)
         target = rlpd.critic_target(key, expected, batch, parts)
         gradient = jax.grad(rlpd.critic_loss)(expected.critics.params, batch, target, parts)
         critics = base.descend(parts.optimiser, expected.critics, gradient)
@@ -115,7 +115,8 @@ def test_critics_move_many_times_and_the_actor_once_on_the_last_batch():
 def test_actions_of_the_data_stay_inside_the_box():
     _, parts, _, _, _ = make()
     edge = transitions(2)._replace(action=np.array([[1.0, -1.0], [0.5, 0.0]], np.float32))
-    found = rlpd.unpack(parts, replay.Layout(3, 2).pack(edge)).action
+    rows = replay.Layout(3, 2).pack(edge)
+    found = sac.unpack(parts, rows, largest_action=rlpd.LARGEST_ACTION).action
     np.testing.assert_allclose(found, [[1 - 1e-5, -1 + 1e-5], [0.5, 0.0]], rtol=1e-7)
     assert np.all(np.abs(found) < 1.0)
 

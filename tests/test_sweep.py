@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_train import finish, summary
+from test_train import finish, rows, summary
 
 from experiments import report, suites, sweep
 from experiments.suites import SweepConfig
@@ -37,6 +37,9 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
     again = call(tmp_path, *asked)
     assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout
+    longer = call(tmp_path, *asked[:-1], "--config.online_steps=75", "--selectors=ids")
+    assert longer.returncode == 0 and "is there." not in longer.stdout
+    assert rows(folder / "ids")[-1]["step"] == 75
 
 
 def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path):

@@ -100,7 +100,9 @@ def test_there_is_a_row_for_every_evaluation_with_what_to_watch(home):
 def test_the_summary_says_how_it_went(home):
     found = summary(home / "whole")
     scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
-    assert found["offline_score"] == scores[0] and found["online_last"] == scores[-1]
+    offline = [row["score"] for row in rows(home / "whole") if row["phase"] == "offline"]
+    assert found["offline_score"] == offline[-1] and found["handover_score"] == scores[0]
+    assert found["online_last"] == scores[-1]
     assert found["online_best"] == max(scores[1:])
     assert found["versions"]["mujoco"] and len(found["digest"]) == 64
     assert (home / "whole" / "learning_curve.png").stat().st_size > 5000
@@ -259,6 +261,18 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
         (("--selector=best",), "--selector=best: value should be one of"),
         (("--agent=td3bc", "--selector=ids"), "--selector: td3bc has none"),
         (
+            ("--agent=rlpd", "--config.offline_steps=10"),
+            "rlpd has no offline phase; offline_steps must be 0, got 10",
+        ),
+        (
+            ("--agent=pex", "--config.offline_steps=200"),
+            "agent.offline.decay_steps must be 0 or at least offline_steps, 200",
+        ),
+        (
+            ("--agent=odt", "--env=gymnasium:Pendulum-v1", "--dataset=minari:mine/pendulum-v0"),
+            "odt must be told what to ask for there: --config.agent.evaluation_return",
+        ),
+        (
             ("--task=hopper-medium-v2", "--profile=cpu"),
             "'d4rl:hopper-medium-v2' is not here; fetch it",
         ),
@@ -312,6 +326,25 @@ def test_the_paper_profile_has_the_papers_settings_for_each_task():
     assert cheetah.selector.eta == 0.5 and cheetah.selector.q_max == 1e3
     assert cheetah.offline_fraction == 0.5
     assert profiles.find("roid", "halfcheetah-medium-v2", "paper").agent.selector.eta == 0.05
+
+
+@pytest.mark.parametrize(
+    ("agent", "thousands"),
+    [("roid", 500), ("td3bc", 1000), ("boorl", 1000), ("rlpd", 0), ("calql", 1000), ("odt", 5)],
+)
+def test_in_the_paper_profile_offline_training_is_as_long_as_its_authors(agent, thousands):
+    assert profiles.find(agent, "hopper-medium-v2", "paper").offline_steps == 1000 * thousands
+
+
+def test_the_transformer_has_the_settings_of_its_table():
+    found = profiles.find("odt", "walker2d-medium-v2", "paper")
+    assert found.offline_steps == 10_000
+    assert (found.agent.learning_rate, found.agent.weight_decay) == (1e-3, 1e-3)
+    assert (found.agent.evaluation_return, found.agent.exploration_return) == (5000, 10_000)
+    cheetah = profiles.find("odt", "halfcheetah-medium-replay-v2", "paper").agent
+    assert (cheetah.evaluation_return, cheetah.exploration_return) == (6000, 12_000)
+    replayed = profiles.find("odt", "hopper-medium-replay-v2", "paper").agent
+    assert (replayed.learning_rate, replayed.weight_decay) == (2e-3, 1e-4)
 
 
 def test_the_agent_is_known_before_flags_are_parsed(monkeypatch):

@@ -96,7 +96,7 @@ def test_what_was_lived_is_what_is_remembered():
 
 def test_returns_to_go_are_kept_where_an_agent_asks_for_them():
     env = probes.make("delayed")
-    agent = counting_agent()._replace(return_discount=0.5)
+    agent = counting_agent()._replace(return_discount=0.5, credits=True)
     run = training.make_online(agent, env, length=5, learn=True)
     online, _ = run(jax.random.key(2), begin(agent, env, num_envs=2), 0, None)
     rows = replay.Layout(1, 1).unpack(online.replay.rows[:10])

@@ -26,8 +26,10 @@ SELECTIONS = ("softmax", "uniform_step", "uniform_episode")
 class BoorlConfig:
     """What the algorithm is made of; the defaults are those of its authors' code.
 
-    One thing differs: there the rows of the warm-up are also added to the logged ones. Here they
-    are only among the lived ones, from which half of each batch is drawn.
+    Two things differ. There the rows of the warm-up are also added to the logged ones; here they
+    are only among the lived ones, from which half of each batch is drawn. And there each member
+    draws from the rows that it keeps; here a batch is drawn from all and masked, so that a member
+    learns from nine tenths of it.
     """
 
     offline: EnsembleConfig = dataclasses.field(default=EnsembleConfig(holdout=0))

@@ -27,10 +27,10 @@ LARGEST_ACTION = 0.99999
 class CalqlConfig:
     """What the algorithm is made of.
 
-    Its authors have no setting for locomotion. Rates, starts, the backup and the loop are theirs;
-    `hidden` and `conservatism`, with no Lagrange multiplier, are what others use for CQL there.
-    They act for a whole episode and then learn as many times; here a step of each follows the
-    other, and lived rows are drawn from episodes that have ended, whose returns are known.
+    Its authors have no setting for locomotion. Rates, starts and the backup are theirs; `hidden`
+    and `conservatism`, with no Lagrange multiplier, are what others use for CQL there. They act for
+    a whole episode and then learn as many times; here a step of each follows the other. With the
+    floor lived rows are drawn from episodes that have ended, whose returns are known.
     """
 
     hidden: tuple[int, ...] = (256, 256)
@@ -95,7 +95,8 @@ def calql(config: CalqlConfig, spec: Spec) -> base.Agent:
         online_update=functools.partial(online_update, parts),
         act=functools.partial(sac.act, parts),
         warmup_steps=config.warmup_steps,
-        return_discount=config.discount,
+        return_discount=config.discount if config.calibrated else None,
+        credits=config.calibrated,
     )
 
 
@@ -121,17 +122,30 @@ def online_update(
     del step
     config = parts.config
     update = functools.partial(_update, parts)
-    how = {"fraction": config.offline_fraction, "draw": episodes.sample_finished}
+    draw = functools.partial(_draw_lived, dataset) if config.calibrated else replay.sample
+    how = {"fraction": config.offline_fraction, "draw": draw}
     shape = config.updates, config.batch_size
     state, metrics, _ = base.learn_mixed(key, state, update, memory, dataset, shape=shape, **how)
     return state, metrics
+
+
+def _draw_lived(
+    dataset: replay.Dataset, key: Key, memory: replay.Replay, *shape: int
+) -> tuple[Array, Array]:
+    """Returns lived rows whose return is known, and their numbers; before there are any, logged."""
+    has_any = episodes.finished(memory)[0] > 0
+    lived, logged = (
+        episodes.sample_finished(key, memory, *shape),
+        replay.sample_dataset(key, dataset, *shape),
+    )
+    return jax.tree.map(lambda a, b: jnp.where(has_any, a, b), lived, logged)
 
 
 def _update(
     parts: Parts, state: SacState, key: Key, rows: Array
 ) -> tuple[SacState, dict[str, Array]]:
     """Moves actor, temperature and critics by gradients at the same point, and targets a little."""
-    batch = unpack(parts, rows)
+    batch = sac.unpack(parts, rows, largest_action=LARGEST_ACTION)
     key_target, key_push, key_actor = jax.random.split(key, 3)
     target = critic_target(key_target, state, batch, parts)
 
@@ -161,12 +175,6 @@ def _update(
     temperature = jnp.exp(state.log_temperature.params)
     metrics |= {"value": jnp.mean(target), "entropy": entropy, "temperature": temperature}
     return state, metrics
-
-
-def unpack(parts: Parts, rows: Array) -> Transitions:
-    """Returns `[B, R]` rows as transitions, their actions a little inside the box."""
-    batch = replay.Layout(parts.spec.obs_dim, parts.spec.action_dim).unpack(rows)
-    return batch._replace(action=jnp.clip(batch.action, -LARGEST_ACTION, LARGEST_ACTION))
 
 
 def critic_target(key: Key, state: SacState, batch: Transitions, parts: Parts) -> Array:

@@ -24,9 +24,10 @@ LARGEST_WEIGHT = 100.0  # of an action that is imitated
 class IqlConfig:
     """What the algorithm is made of; the defaults are its authors' for locomotion.
 
-    PEX's code has rewards as they are and an advantage_scale of 10, and its example for locomotion
-    an expectile of 0.9. With rewards as they are, weights of hopper and halfcheetah are so uneven
-    that a few rows of a batch count, and the policy is lost again.
+    The policy's start and the range of its deviations are PEX's. PEX's code has rewards as they are
+    and an advantage_scale of 10, and its example for locomotion an expectile of 0.9. With rewards
+    as they are, weights on hopper and halfcheetah are so uneven that a few rows of a batch count,
+    and the policy is lost again.
     """
 
     hidden: tuple[int, ...] = (256, 256)
@@ -111,8 +112,8 @@ def _reward_scale(parts: Parts, dataset: replay.Dataset) -> Array:
     batch = parts.layout.unpack(dataset.rows)
     is_first = batch.place == 0
     most = jnp.max(jnp.where(is_first, batch.return_to_go, -jnp.inf))
-    least = jnp.min(jnp.where(is_first, batch.return_to_go, jnp.inf))
-    return jnp.where(most > least, 1000.0 / jnp.maximum(most - least, 1e-6), 1.0)
+    fewest = jnp.min(jnp.where(is_first, batch.return_to_go, jnp.inf))
+    return jnp.where(most > fewest, 1000.0 / jnp.maximum(most - fewest, 1e-6), 1.0)
 
 
 def least(parts: Parts, params: networks.Params, obs: Array, action: Array) -> Array:

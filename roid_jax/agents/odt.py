@@ -46,6 +46,7 @@ def odt(config: OdtConfig, spec: Spec) -> base.Agent:
         begin_episode=functools.partial(begin_episode, parts),
         remember=functools.partial(remember, parts),
         return_discount=1.0,
+        credits=True,
     )
 
 

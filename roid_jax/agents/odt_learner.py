@@ -1,6 +1,7 @@
 """How ODT learns: from windows of episodes, by the likelihood of their actions, keeping entropy."""
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import chex
@@ -22,10 +23,11 @@ LARGEST_ACTION = 1.0 - 1e-6
 class OdtConfig:
     """What the algorithm is made of; the defaults are its authors' for hopper-medium-v2.
 
-    Four things differ. They act for an episode and then learn 300 times; here every step of the
-    environment brings `update_rate` updates. Lived episodes are forgotten when the replay is full
-    and not when there are 1000. The entropy is a mean over real steps; theirs has the padding in
-    it. Of an episode that a time limit cut, the last row is missing.
+    Five things differ. They act for an episode and then learn 300 times; here every step brings
+    `update_rate` updates, which is as many where episodes have 1000 steps. Lived episodes are
+    forgotten when the replay is full and not when there are 1000. The entropy is a mean over real
+    steps; theirs has the padding in it. Of an episode that a time limit cut, the last row is
+    missing. An episode that the file cut off at its end is kept.
     """
 
     width: int = 512
@@ -50,8 +52,8 @@ class OdtConfig:
 
     def __post_init__(self):
         cfg.check_whole(self, "width", "layers", "heads", "context", "batch_size", "kept_episodes")
-        is_right = self.width % self.heads == 0
-        cfg.check(is_right, "width", f"a multiple of heads, {self.heads}", self.width)
+        fits = self.width % self.heads == 0
+        cfg.check(fits, "width", f"a multiple of heads, {self.heads}", self.width)
         cfg.check_whole(self, "acting_context", most=self.context)
         cfg.check_whole(self, "ramp_updates", least=0, most=100_000_000)
         above = "learning_rate", "largest_gradient", "return_scale", "update_rate"
@@ -59,7 +61,6 @@ class OdtConfig:
         cfg.check_number(self, "weight_decay", least=0)
         cfg.check_number(self, "evaluation_return", "exploration_return", "entropy_per_dimension")
         cfg.check(0 <= self.dropout < 1, "dropout", "at least 0 and below 1", self.dropout)
-        cfg.check(self.update_rate <= 1, "update_rate", "at most 1", self.update_rate)
 
 
 @chex.dataclass(frozen=True)
@@ -94,11 +95,8 @@ class Parts(NamedTuple):
 def make_parts(config: OdtConfig, spec: Spec) -> Parts:
     """Returns the parts for an environment."""
     sizes = config.width, config.layers, config.heads
-    rate = optax.linear_schedule(
-        config.learning_rate / max(config.ramp_updates, 1),
-        config.learning_rate,
-        config.ramp_updates,
-    )
+    ramp = max(config.ramp_updates, 1)
+    rate = optax.linear_schedule(config.learning_rate / ramp, config.learning_rate, ramp - 1)
     return Parts(
         config=config,
         layout=replay.Layout(spec.obs_dim, spec.action_dim),
@@ -153,16 +151,21 @@ def online_update(
     memory: replay.Replay,
     dataset: replay.Dataset,
 ) -> tuple[OdtState, dict[str, Array]]:
-    """Moves the policy at some of the steps, so that they are as many as the rate says."""
+    """Moves the policy at some steps, or several times at each, so that the rate is kept."""
+    rate = parts.config.update_rate
+    number = jnp.floor((step + 1) * rate) - jnp.floor(step * rate)
 
-    def update(state: OdtState) -> OdtState:
+    def update(state: OdtState, key: Key) -> OdtState:
         key_rows, key_update = jax.random.split(key)
         found = draw_windows(key_rows, state, memory, dataset, parts.config)
         return _update(parts, key_update, state, *found)
 
-    rate = parts.config.update_rate
-    is_time = jnp.floor((step + 1) * rate) > jnp.floor(step * rate)
-    state = jax.lax.cond(is_time, update, lambda state: state, state)
+    def perhaps(state: OdtState, given: tuple) -> tuple[OdtState, None]:
+        i, key = given
+        return jax.lax.cond(i < number, update, lambda state, key: state, state, key), None
+
+    most = math.ceil(rate)
+    state, _ = jax.lax.scan(perhaps, state, (jnp.arange(most), jax.random.split(key, most)))
     return state, state.report
 
 
@@ -185,8 +188,7 @@ def draw_windows(
 ) -> tuple[Array, Array]:
     """Returns windows of the best logged episodes and of lived ones, every row a start alike.
 
-    Each lived episode takes the place of a logged one, the worst of those that are left, once there
-    are as many as are kept.
+    Once as many are there as are kept, each lived episode replaces the worst logged one left.
     """
     number = len(state.order)
     lived, ended = episodes.finished(memory)
@@ -231,8 +233,8 @@ def policy_loss(
 ) -> tuple[Array, dict[str, Array]]:
     """Returns the mean of -log pi(a | before) - temperature H over the steps that are real.
 
-    The return to go of a row is what its episode did bring, in hindsight; H is the log density of
-    one sample, with its gradient.
+    The return to go of a row is what its episode did bring, in hindsight; H is minus the log
+    density of one sample, with its gradient.
     """
     key_dropout, key_sample = jax.random.split(key)
     action = jnp.clip(batch.action, -LARGEST_ACTION, LARGEST_ACTION)

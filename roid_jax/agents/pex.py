@@ -23,17 +23,17 @@ from roid_jax.types import Array, Key
 
 @dataclasses.dataclass(frozen=True)
 class PexConfig:
-    """What the algorithm is made of; the defaults are those of its authors' code.
+    """What the algorithm is made of; the defaults are its authors' code's, but offline IQL's own.
 
-    Three things differ: lived rows are drawn with replacement, sampled actions are clipped to the
-    box before anything is made of them, and critics and value keep their optimisers' moments at the
-    handover.
+    Three things more differ: lived rows are drawn with replacement, sampled actions are clipped to
+    the box before anything is made of them, and critics and value keep their optimisers' moments at
+    the handover.
     """
 
     offline: IqlConfig = dataclasses.field(default=IqlConfig())
     expands: bool = True  # a second policy online; else it is IQL
     inverse_temperature: float = 10.0  # kappa, of the draw between two policies
-    evaluation_noise: float = 0.1  # how often the draw is not the greedy one, in evaluations too
+    evaluation_noise: float = 0.1  # how often an evaluation does not take the greedy choice
     imitated: str = "composed"  # what the new policy imitates online; or the rows' own, `logged`
     updates: int = 1  # a step of the environment
     offline_fraction: float = 0.5  # of an online batch

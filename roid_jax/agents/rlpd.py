@@ -101,21 +101,18 @@ def online_update(
     key_critics, key_actor = jax.random.split(key)
     shape, fraction = (config.updates, config.batch_size), config.offline_fraction
 
+    def seen(rows: Array) -> Transitions:
+        return sac.unpack(parts, rows, largest_action=LARGEST_ACTION)
+
     def update(state: SacState, key: Key, rows: Array):
-        return _move_critics(parts, key, state, unpack(parts, rows))
+        return _move_critics(parts, key, state, seen(rows))
 
     state, metrics, rows = base.learn_mixed(
         key_critics, state, update, memory, dataset, shape=shape, fraction=fraction
     )
-    state, entropy = _move_actor(parts, key_actor, state, unpack(parts, rows[-1]))
+    state, entropy = _move_actor(parts, key_actor, state, seen(rows[-1]))
     temperature = jnp.exp(state.log_temperature.params)
     return state, metrics | {"entropy": entropy, "temperature": temperature}
-
-
-def unpack(parts: Parts, rows: Array) -> Transitions:
-    """Returns `[B, R]` rows as transitions, their actions a little inside the box."""
-    batch = replay.Layout(parts.spec.obs_dim, parts.spec.action_dim).unpack(rows)
-    return batch._replace(action=jnp.clip(batch.action, -LARGEST_ACTION, LARGEST_ACTION))
 
 
 def _move_critics(

@@ -101,6 +101,12 @@ def init(parts: Any, key: Key, dataset: Any) -> SacState:
     )
 
 
+def unpack(parts: Any, rows: Array, *, largest_action: float) -> Transitions:
+    """Returns `[B, R]` rows as transitions, their actions clipped to a little inside the box."""
+    batch = replay.Layout(parts.spec.obs_dim, parts.spec.action_dim).unpack(rows)
+    return batch._replace(action=jnp.clip(batch.action, -largest_action, largest_action))
+
+
 def act(parts: Any, key: Key, state: SacState, memory: Any, obs: Array, *, explore: bool):
     """Returns the policy's actions: drawn, or where it does not explore its squashed mean."""
     policy = parts.actor.apply(state.actor.params, obs)
