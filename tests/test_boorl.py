@@ -207,6 +207,11 @@ def test_every_probe_is_solved(name):
         np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.15)
 
 
+def test_what_it_does_is_learned_online_too():
+    agent, state, _ = probing.run(boorl.boorl, PROBE, "both", offline=0, online=900)
+    probing.assert_acts_well(agent, state, "both")
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("selection", "best"), ("updates", 0), ("offline_fraction", -0.1), ("warmup_steps", -1)],

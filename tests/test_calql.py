@@ -206,6 +206,11 @@ def test_every_probe_is_solved(name):
         np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.2)
 
 
+def test_what_it_does_is_learned_online_too():
+    agent, state, _ = probing.run(calql.calql, PROBE, "both", offline=0, online=1200)
+    probing.assert_acts_well(agent, state, "both")
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("conservatism", -1.0), ("num_actions", 0), ("offline_fraction", 2.0), ("updates", 0)],

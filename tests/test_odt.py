@@ -255,6 +255,11 @@ def test_the_probes_with_something_to_do_are_solved(name):
     probing.assert_acts_well(agent, state, name)
 
 
+def test_what_it_does_is_learned_online_too():
+    agent, state, _ = probing.run(odt.odt, PROBE, "both", offline=0, online=1800)
+    probing.assert_acts_well(agent, state, "both")
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

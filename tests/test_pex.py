@@ -239,6 +239,14 @@ def test_every_probe_is_solved(name, expands):
         np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.15)
 
 
+def test_the_new_policy_alone_has_learned_what_to_do():
+    _, state, env = probing.run(pex.pex, PROBE, "both", offline=0, online=1000)
+    policy = iql.make_parts(PROBE.offline, env.spec).actor
+    obs = probing.observations("both")
+    found = policy.apply(state.learned.actor.params, obs).mode()
+    np.testing.assert_allclose(found, probes.PROBES["both"].best_action(obs), atol=0.15)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("imitated", "none"), ("updates", 0), ("offline_fraction", 2.0), ("evaluation_noise", -0.1)],

@@ -42,7 +42,7 @@ def make_chooser(methods: Sequence[Method], *, ucb_scale: float) -> Chooser:
 
     All get the same key. Neighbours that differ only in eta are one vmapped rule.
     """
-    groups = [list(group) for _, group in itertools.groupby(methods, lambda method: method.name)]
+    groups = _neighbours(methods)
 
     def choose_group(key: Key, group: list[Method], beliefs: Beliefs) -> Array:
         name = group[0].name
@@ -64,6 +64,11 @@ def make_chooser(methods: Sequence[Method], *, ucb_scale: float) -> Chooser:
         return jnp.concatenate(chosen)
 
     return choose
+
+
+def _neighbours(methods: Sequence[Method]) -> list[list[Method]]:
+    """Returns the methods in groups of one name each, in their order."""
+    return [list(group) for _, group in itertools.groupby(methods, lambda method: method.name)]
 
 
 def play(
@@ -91,13 +96,21 @@ def play(
     Returns:
       The last states, stacked to `[A, ...]`, and what `world.take` reported, to `[A, T, ...]`.
     """
-    choose = make_chooser(methods, ucb_scale=ucb_scale)
+    groups = _neighbours(methods)
+    choosers = [make_chooser(group, ucb_scale=ucb_scale) for group in groups]
+    stops = list(itertools.accumulate(map(len, groups)))
 
     def step(states: Any, t: Array) -> tuple[Any, Any]:
         key_draw, key_rule, key_take = jax.random.split(jax.random.fold_in(run_key, t), 3)
-        beliefs = jax.vmap(world.beliefs, in_axes=(None, 0))(key_draw, states)
-        chosen = choose(key_rule, beliefs)
-        return jax.vmap(world.take, in_axes=(None, 0, 0, 0))(key_take, states, beliefs, chosen)
+        seen, chosen = [], []
+        # Beliefs rule by rule, so that what a rule does not look at is not computed for it.
+        for choose, start, stop in zip(choosers, [0, *stops], stops, strict=False):
+            own = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], states)
+            seen.append(jax.vmap(world.beliefs, in_axes=(None, 0))(key_draw, own))
+            chosen.append(choose(key_rule, seen[-1]))
+        beliefs = jax.tree.map(lambda *parts: jnp.concatenate(parts), *seen)
+        take = jax.vmap(world.take, in_axes=(None, 0, 0, 0))
+        return take(key_take, states, beliefs, jnp.concatenate(chosen))
 
     states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(methods), *jnp.shape(x))), state)
     states, outcomes = jax.lax.scan(step, states, jnp.arange(horizon))
