@@ -123,9 +123,11 @@ def make_table(runs: Sequence[Run]) -> tables.Table:
             means = np.mean(numbers, axis=0)
             body.append((task, name, "mean", *_cells(means), ""))
         body.append(())
-    heads = "task", "run", "seed", "offline", "last", "last 10", "best", "lowest", "steps"
+    scores = "offline", "handover", "last", "last 10", "best", "lowest"
+    heads = "task", "run", "seed", *scores, "steps"
     note = (
-        "Scores; last 10 is the mean of ten evaluations, or of all; lowest is of all online ones."
+        "Scores; handover is what goes online, before its first step; last 10 is the mean of ten "
+        "evaluations, or of all; lowest is of all online ones."
     )
     return tables.Table("Offline to online", heads, tuple(body[:-1]), (note,), text_columns=2)
 

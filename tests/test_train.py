@@ -204,8 +204,9 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     done = report(home, home / "whole", f"twice={other}", f"--out={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
     first, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
+    (*_, offline) = (row["score"] for row in rows(home / "whole") if row["phase"] == "offline")
     last, best, lowest = scores[-1], max(scores), min(scores)
-    expected = [f"{value:.1f}" for value in (first, last, sum(scores) / 2, best, lowest)]
+    expected = [f"{value:.1f}" for value in (offline, first, last, sum(scores) / 2, best, lowest)]
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["hopper", "whole", "0", *expected, "100"] in lines
     assert ["hopper", "twice", "mean", *expected] in lines
