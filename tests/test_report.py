@@ -93,3 +93,10 @@ def test_a_figure_is_a_png_and_the_same_every_time():
     first, second = (figures.draw(panels, columns=2, title="T") for _ in range(2))
     assert first.startswith(b"\x89PNG")
     assert first == second
+
+
+def test_there_may_be_more_lines_than_colours():
+    x = np.arange(3.0)
+    lines = [figures.Line(f"seed {i}", x, x + i) for i in range(30)]
+    panel = figures.Panel(title="many", x_label="step", y_label="score", lines=lines)
+    assert figures.draw([panel], columns=1, title="").startswith(b"\x89PNG")

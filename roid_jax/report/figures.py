@@ -1,6 +1,7 @@
 """Figures of the linear path, drawn from plain arrays and returned as PNG bytes."""
 
 import io
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,7 +31,7 @@ COLOURS = {
     "elliptical branch": "#222222",
     "coverage branch": "#777777",
 }
-_SPARE = ("#117733", "#332288", "#aa4499", "#44aa99", "#999933")
+_SPARE = ("#117733", "#332288", "#aa4499", "#44aa99", "#999933", "#cc6677", "#88ccee", "#661100")
 
 
 class Line(NamedTuple):
@@ -77,7 +78,7 @@ def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.
 def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
     """Draws one panel and returns the first artist of each label, for the legend."""
     handles: dict[str, Artist] = {}
-    spare = iter(_SPARE)
+    spare = itertools.cycle(_SPARE)
     has_positive = any(np.any(line.y > 0) for line in panel.lines)
     y_scale = panel.y_scale if has_positive else "linear"  # nothing has no logarithm
     thickness = min(4.5, 1.0 + 0.6 * len(panel.lines))
