@@ -123,8 +123,8 @@ def configured() -> profiles.TrainConfig:
 def _require_returns(agent: Any) -> None:
     """Raises a ValueError of one line where an agent would ask a world for another's returns."""
     fields = [name for name in vars(agent) if name.endswith("_return")]
-    named_all = all(flags.FLAGS[f"config.agent.{name}"].present for name in fields)
-    if fields and env_name() != flags.FLAGS.task.split("-")[0] and not named_all:
+    is_told = all(f"config.agent.{name}" in flags.FLAGS for name in fields)  # flags that were given
+    if fields and env_name() != flags.FLAGS.task.split("-")[0] and not is_told:
         wanted = " and ".join(f"--config.agent.{name}" for name in fields)
         raise ValueError(f"{flags.FLAGS.agent} must be told what to ask for there: {wanted}.")
 

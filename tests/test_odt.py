@@ -56,7 +56,7 @@ def make(config=CONFIG):
     agent, parts = odt.odt(config, SPEC), odt_learner.make_parts(config, SPEC)
     found = prepare.transitions(recorded(), return_discount=1.0)
     dataset = replay.make_dataset(jax.random.key(0), parts.layout, found)
-    state = agent.init(jax.random.key(1), dataset)
+    state = jax.jit(agent.init)(jax.random.key(1), dataset)
     return agent, parts, dataset, state
 
 
@@ -130,7 +130,7 @@ def test_the_loss_counts_real_steps_only_and_asks_for_what_was_reached():
 
 def test_the_temperature_is_a_price_for_entropy_below_its_target():
     agent, parts, dataset, state = make()
-    after, report = agent.offline_update(jax.random.key(4), 0, state, dataset)
+    after, report = jax.jit(agent.offline_update)(jax.random.key(4), 0, state, dataset)
     surplus = report["entropy"] + 2.0  # the target is minus the action's size
     expected = base.descend(parts.temperature_optimiser, state.log_temperature, 0.1 * surplus)
     chex.assert_trees_all_close(after.log_temperature, expected, rtol=1e-5)
@@ -141,8 +141,9 @@ def test_the_rate_rises_in_a_line_and_every_tensor_moves_by_its_own_size():
     _, parts, _, state = make()
     gradient = jax.tree.map(lambda leaf: 1e-3 * jnp.ones_like(leaf), state.policy.params)
     learner, kernel = state.policy, ("params", "Dense_0", "kernel")
+    descend = jax.jit(lambda learner: base.descend(parts.optimiser, learner, gradient))
     for rate in (0.25e-4, 0.5e-4, 0.75e-4, 1e-4, 1e-4, 1e-4):
-        before, learner = learner, base.descend(parts.optimiser, learner, gradient)
+        before, learner = learner, descend(learner)
         old, new = (_leaf(x.params, kernel) for x in (before, learner))
         # LAMB: the step is as long as the tensor, times the rate.
         share = np.linalg.norm(new - old) / np.linalg.norm(old)
@@ -221,7 +222,8 @@ def test_updates_come_at_the_rate_that_was_asked_for(rate, expected):
     update = jax.jit(agent.online_update)
     for step in range(10):
         state, _ = update(jax.random.key(step), jnp.int32(step), state, memory, dataset)
-    (count,) = {int(x) for x in jax.tree.leaves(state.log_temperature.moments) if x.dtype == int}
+    moments = jax.tree.leaves(state.log_temperature.moments)
+    (count,) = (int(x) for x in moments if jnp.issubdtype(x.dtype, jnp.integer))
     assert count == expected
 
 
