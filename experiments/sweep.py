@@ -26,6 +26,7 @@ from absl import flags
 from experiments import cli, profiles, report, suites, train_report
 from experiments.suites import SweepConfig
 from roid_jax import results
+from roid_jax.data import registry
 from roid_jax.report import tables
 
 
@@ -117,6 +118,9 @@ def make_cells(config: SweepConfig, workdir: pathlib.Path) -> list[Cell]:
             world = task.split("-")[0]
             name = values.dataset.replace("{task}", task).replace("{world}", world)
             shared.append(f"--dataset={name}")
+            registry.locate(name)  # before the first training, not in each
+        elif values.profile in ("paper", "cpu"):
+            registry.locate(f"d4rl:{task}")
         for agent in config.agents:
             for selector in config.selectors or (None,):
                 name = selector or agent

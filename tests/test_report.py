@@ -95,6 +95,16 @@ def test_a_figure_is_a_png_and_the_same_every_time():
     assert first == second
 
 
+def test_a_label_has_one_colour_in_every_panel():
+    x = np.arange(3.0)
+    panels = [
+        figures.Panel("", "", "", [figures.Line(label, x, x) for label in labels])
+        for labels in (["one", "two"], ["two"], ["three", "one"])
+    ]
+    found = figures._colours(panels)
+    assert list(found) == ["one", "two", "three"] and len(set(found.values())) == 3
+
+
 def test_there_may_be_more_lines_than_colours():
     x = np.arange(3.0)
     lines = [figures.Line(f"seed {i}", x, x + i) for i in range(30)]

@@ -49,13 +49,19 @@ def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path
         "--agents=rlpd",
         "--tasks=hopper-medium-v2,walker2d-medium-v2",
         "--num_seeds=1",
-        "--dataset=embedded:{world}-medium",
+        "--dataset=embedded:hopper-medium",
         f"--workdir={tmp_path / 'table'}",
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
     assert last == "error: 1 of 2 trainings failed: rlpd on walker2d-medium-v2."
     assert "| hopper-medium-v2 | rlpd | 1 |" in (tmp_path / "table" / "table.md").read_text()
+
+
+def test_data_that_is_not_there_is_said_once_before_anything_is_run(tmp_path):
+    done = call(tmp_path, "--profile=cpu", f"--workdir={tmp_path / 'table'}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert "'d4rl:hopper-medium-v2' is not here; fetch it" in done.stderr
 
 
 def test_the_interval_is_students():

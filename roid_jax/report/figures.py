@@ -65,8 +65,9 @@ def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
+    colours = _colours(panels)
     for axes, panel in zip(grid.flat, panels, strict=False):
-        handles = _draw_panel(axes, panel) | handles
+        handles = _draw_panel(axes, panel, colours) | handles
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False
     )
@@ -75,18 +76,21 @@ def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.
     return buffer.getvalue()
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Artist]:
+def _colours(panels: Sequence[Panel]) -> dict[str, str]:
+    """Returns a colour for each label, the same in every panel."""
+    spare = itertools.cycle(_SPARE)
+    labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
+    return {label: COLOURS.get(label) or next(spare) for label in labels}
+
+
+def _draw_panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> dict[str, Artist]:
     """Draws one panel and returns the first artist of each label, for the legend."""
     handles: dict[str, Artist] = {}
-    spare = itertools.cycle(_SPARE)
     has_positive = any(np.any(line.y > 0) for line in panel.lines)
     y_scale = panel.y_scale if has_positive else "linear"  # nothing has no logarithm
     thickness = min(4.5, 1.0 + 0.6 * len(panel.lines))
     for line in panel.lines:
-        is_new = line.label not in handles
-        colour = COLOURS.get(line.label) or (
-            next(spare) if is_new else handles[line.label].get_color()
-        )
+        colour = colours[line.label]
         artist = axes.plot(
             line.x, line.y, line.style, color=colour, linewidth=thickness, markersize=5
         )[0]
