@@ -143,11 +143,11 @@ def draw_curves(runs: Sequence[Run]) -> bytes:
 
 
 def draw_diagnostics(runs: Sequence[Run]) -> bytes:
-    """Returns what there was to watch over online steps, a row of panels for each task."""
+    """Returns what there was to watch over online steps, task by task."""
     seen = {name for run in runs for row in run.online for name in row}
     watched = [what for what in WATCHED.items() if what[0] in seen] or list(WATCHED.items())[:1]
     panels = [_panel(runs, task, *what) for task in _tasks(runs) for what in watched]
-    return figures.draw(panels, columns=len(watched), title="")
+    return figures.draw(panels, columns=min(4, len(watched)), title="")
 
 
 def _tasks(runs: Sequence[Run]) -> list[str]:
