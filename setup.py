@@ -34,15 +34,25 @@ setup(
         "numpy>=2.0,<3",
         "optax>=0.2.4,<0.3",
         "orbax-checkpoint>=0.11,<0.13",
+        "pandas>=2.2,<3",  # rliable needs arch 7, which does not bear pandas 3
+        "pillow>=10,<14",
         "rich>=13.7,<16",
+        "rliable>=1.2,<2",
         "scipy>=1.13,<2",
+        "tensorboardX>=2.6,<3",
     ],
     extras_require={
         "cuda": ["jax[cuda12]>=0.7,<0.11"],
         "mjx": ["mujoco-mjx>=3.17,<4"],
         # d3rlpy pins gymnasium to 1.0.0: give this extra an environment of its own.
         "bench": ["d3rlpy>=2.8,<3", "torch>=2.5,<3"],
-        "dev": ["hypothesis>=6.100,<7", "pytest>=8,<10", "pytest-xdist>=3.6,<4", "ruff>=0.9,<0.18"],
+        "dev": [
+            "hypothesis>=6.100,<7",
+            "playwright>=1.49,<2",  # drives a browser that is there; it brings none here
+            "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
+            "ruff>=0.9,<0.18",
+        ],
     },
     classifiers=[
         "Programming Language :: Python :: 3.11",

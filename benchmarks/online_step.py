@@ -1,7 +1,7 @@
 """What an online step costs, and what of it is choosing, the world, the memory and learning.
 
     python -m benchmarks.online_step
-    python -m benchmarks.online_step --seeds=4 --capacity=1000000
+    python -m benchmarks.online_step --steps=100 --only=whole,memory of,seeds
     python -m benchmarks.online_step --json --env=mjx:hopper     # on a GPU
 
 At the paper's setting: ten critics of 256 x 256, 256 candidates, five updates of 256 rows a step.
@@ -12,7 +12,7 @@ the table changes one size at a time.
 import dataclasses
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -39,6 +39,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("rounds", 6, "How often each row is measured.", lower_bound=1)
     flags.DEFINE_integer("capacity", 1_000_000, "The largest memory.", lower_bound=20_000)
     flags.DEFINE_integer("seeds", 4, "Runs side by side in the last rows.", lower_bound=1)
+    flags.DEFINE_list("only", [], "Rows whose names hold one of these words; all, if not given.")
     flags.DEFINE_bool("small", False, "Tiny networks, to try the benchmark itself.")
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 
@@ -55,6 +56,7 @@ def main() -> None:
         rounds=values.rounds,
         capacity=values.capacity,
         number=values.seeds,
+        only=values.only,
     )
     if values.json:
         print(json.dumps({"rows": found, "versions": results.versions()}))
@@ -79,24 +81,31 @@ def measure(
     rounds: int,
     capacity: int,
     number: int,
+    only: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Returns the milliseconds of each row, and the useful GFLOP of the whole step."""
     selector = config.selector
     fewer = dataclasses.replace(selector, wide_candidates=selector.candidates)
     half = dataclasses.replace(config.offline, num_members=max(1, config.offline.num_members // 2))
     make = functools.partial(whole, env, steps=steps)
+    with_half, with_fewer = (
+        dataclasses.replace(config, **change) for change in ({"offline": half}, {"selector": fewer})
+    )
+    rows = {
+        "whole step": lambda: make(config, 10_000),
+        f"memory of {capacity:,}": lambda: make(config, capacity),
+        "choose, world and memory": lambda: make(config, 10_000, learn=False),
+        "world": lambda: world(env, steps),
+        "memory": lambda: memory(env, config, steps, 10_000),
+        f"{2 * half.num_members} critics": lambda: make(with_half, 10_000),
+        f"{fewer.wide_candidates} candidates": lambda: make(with_fewer, 10_000),
+        f"{number} seeds": lambda: make(config, 10_000, number=number),
+        f"{number} seeds, memory of {capacity:,}": lambda: make(config, capacity, number=number),
+    }
     ways = {
-        "whole step": make(config, 10_000),
-        "choose, world and memory": make(config, 10_000, learn=False),
-        "world": world(env, steps),
-        "memory": memory(env, config, steps, 10_000),
-        f"memory of {capacity:,}": make(config, capacity),
-        f"{2 * half.num_members} critics": make(dataclasses.replace(config, offline=half), 10_000),
-        f"{fewer.wide_candidates} candidates": make(
-            dataclasses.replace(config, selector=fewer), 10_000
-        ),
-        f"{number} seeds": make(config, 10_000, number=number),
-        f"{number} seeds, memory of {capacity:,}": make(config, capacity, number=number),
+        name: way()
+        for name, way in rows.items()
+        if name == "whole step" or not only or any(word in name for word in only)
     }
     product, gflop = timing.matmul()
     rates = timing.rates({update.PEAK: product, **ways}, rounds)

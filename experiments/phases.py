@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from experiments.driver import DATASET_AXES, Diverged, Problem, Progress
-from roid_jax import evaluation, training
+from roid_jax import api, training
 from roid_jax.types import Array, Key
 
 Advance = Callable[[int, str], None]
@@ -28,15 +28,14 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
     while progress.step < total:
         started = time.perf_counter()
         stop = min(_next(progress.step, problem.config.eval_interval), total)
-        step, state, metrics = progress.step, progress.state, []
-        while step < stop:
-            length = _length(problem, progress.phase, step, stop)
-            state, chunk = advance(state, step, length)
+        warmup = problem.agent.warmup_steps if progress.phase == "online" else 0
+        state, metrics, how = progress.state, [], {"chunk": problem.config.chunk, "warmup": warmup}
+        for step, length, learn in training.chunks(progress.step, stop, **how):
+            state, chunk = advance(state, step, length, learn)
             metrics.append(jax.device_get(chunk))
             _require_finite(metrics[-1], problem, progress.phase, step)
-            step += length
             report(length, _last_scores(progress))
-        progress = Progress(progress.phase, step, state, progress.rows)
+        progress = Progress(progress.phase, stop, state, progress.rows)
         progress = evaluate(progress, metrics, time.perf_counter() - started)
         yield progress
 
@@ -70,14 +69,7 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Prog
 def _play(problem: Problem, key: Key, state: Any) -> Array:
     """Returns the returns of some episodes of one run's policy, without exploration."""
     number = problem.config.eval_episodes
-    key_memory, key_play = jax.random.split(key)
-
-    def policy(key: Key, memory: Any, obs: Array):
-        return problem.agent.act(key, state, memory, obs, explore=False)[:2]
-
-    memory = jax.vmap(problem.agent.begin_episode)(jax.random.split(key_memory, number))
-    how = {"episodes": number, "remember": problem.agent.remember}
-    return evaluation.evaluate(key_play, problem.wide, policy, memory, **how).returns
+    return api.evaluate(key, problem.agent, state, problem.wide, episodes=number)
 
 
 def _scores(problem: Problem, returns: np.ndarray) -> dict[str, Any]:
@@ -88,8 +80,8 @@ def _scores(problem: Problem, returns: np.ndarray) -> dict[str, Any]:
     return {**found, "returns": returns.tolist()}
 
 
-def _make_advance(problem: Problem, phase: str) -> Callable[[Any, int, int], tuple[Any, dict]]:
-    """Returns `(state, step, length) -> state, metrics`, compiled once for each length."""
+def _make_advance(problem: Problem, phase: str) -> Callable[..., tuple[Any, dict]]:
+    """Returns `(state, step, length, learn) -> state, metrics`, compiled once for each length."""
     agent, keys = problem.agent, problem.key("pretrain" if phase == "offline" else "online")
 
     @functools.cache
@@ -101,8 +93,8 @@ def _make_advance(problem: Problem, phase: str) -> Callable[[Any, int, int], tup
             axes = training.ONLINE_AXES
         return problem.compile(chunk, 0, axes, None, DATASET_AXES, out_axes=(axes, 0), donate=1)
 
-    def advance(state: Any, step: int, length: int) -> tuple[Any, dict]:
-        run = compiled(length, step >= agent.warmup_steps or phase == "offline")
+    def advance(state: Any, step: int, length: int, learn: bool) -> tuple[Any, dict]:
+        run = compiled(length, learn)
         state, log = run(keys, state, step, problem.dataset)
         return state, log if phase == "offline" else log.metrics
 
@@ -111,13 +103,6 @@ def _make_advance(problem: Problem, phase: str) -> Callable[[Any, int, int], tup
 
 def _next(step: int, interval: int) -> int:
     return (step // interval + 1) * interval
-
-
-def _length(problem: Problem, phase: str, step: int, stop: int) -> int:
-    """Returns the length of the next chunk: never across an evaluation or the warm-up's end."""
-    length = min(problem.config.chunk, stop - step)
-    warmup = problem.agent.warmup_steps
-    return min(length, warmup - step) if phase == "online" and step < warmup else length
 
 
 def _require_finite(metrics: dict, problem: Problem, phase: str, first_step: int) -> None:

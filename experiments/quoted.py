@@ -33,3 +33,55 @@ BIASED_LINEAR_SPREAD = {
     ("ids", 0.5): {20: 1.67, 50: 1.89, 100: 1.95},
 }
 BIASED_LINEAR_SEEDS = 20
+
+# D4RL scores, offline -> online, of the paper's comparison. RLPD has no offline phase.
+D4RL = {
+    "hopper-medium-v2": {
+        "rlpd": (None, 107.3),
+        "odt": (66.9, 97.5),
+        "pex": (63.8, 78.6),
+        "calql": (75.8, 100.6),
+        "boorl": (61.9, 109.8),
+        "roid": (51.21, 113.22),
+    },
+    "hopper-medium-replay-v2": {
+        "rlpd": (None, 58.9),
+        "odt": (86.6, 88.8),
+        "pex": (89.8, 103.3),
+        "calql": (95.4, 106.1),
+        "boorl": (75.5, 111.1),
+        "roid": (56.47, 106.33),
+    },
+    "walker2d-medium-v2": {
+        "rlpd": (None, 108.6),
+        "odt": (72.1, 76.7),
+        "pex": (79.8, 94.8),
+        "calql": (80.8, 89.6),
+        "boorl": (83.6, 107.7),
+        "roid": (82.63, 110.60),
+    },
+    "walker2d-medium-replay-v2": {
+        "rlpd": (None, 115.0),
+        "odt": (68.9, 76.8),
+        "pex": (73.6, 89.3),
+        "calql": (83.8, 94.5),
+        "boorl": (69.1, 114.4),
+        "roid": (80.50, 131.58),
+    },
+    "halfcheetah-medium-v2": {
+        "rlpd": (None, 90.5),
+        "odt": (42.7, 42.1),
+        "pex": (47.3, 67.8),
+        "calql": (48.0, 72.3),
+        "boorl": (47.9, 98.7),
+        "roid": (47.48, 95.51),
+    },
+    "halfcheetah-medium-replay-v2": {
+        "rlpd": (None, 87.6),
+        "odt": (39.9, 40.4),
+        "pex": (44.1, 55.2),
+        "calql": (46.5, 59.5),
+        "boorl": (44.5, 91.5),
+        "roid": (43.90, 91.65),
+    },
+}

@@ -7,7 +7,7 @@
 
 What stands after `--` goes to every training. Each of them is `experiments.train` in a process of
 its own; those that have finished are not run again, and one that was stopped goes on. Writes
-table.md, results.csv and curves.png.
+table.md, results.csv and figures; `experiments.report` makes a page of the workdir.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import rich.console
 import scipy.stats
 from absl import flags
 
-from experiments import cli, profiles, report, suites, train_report
+from experiments import cli, profiles, report, report_panels, report_runs, suites, train_report
 from experiments.suites import SweepConfig
 from roid_jax import results
 from roid_jax.data import registry
@@ -156,18 +156,18 @@ def _run(
 def _report(cells: Sequence[Cell], config: SweepConfig, workdir: pathlib.Path) -> tables.Table:
     """Writes the report of the trainings that have finished; returns their table."""
     runs = [
-        report.read_seed(cell.name, folder / "results.jsonl", cell.task)
+        report_runs.read_seed(cell.name, folder / "results.jsonl")._replace(task=cell.task)
         for cell in cells
         for folder in cell.folders(config.num_seeds)
     ]
     table = make_table(runs)
-    results.write_csv(workdir / "results.csv", report.flatten(runs))
+    results.write_csv(workdir / "results.csv", report_runs.flatten(runs))
     results.write_bytes(workdir / "table.md", tables.to_markdown(table).encode())
-    results.write_bytes(workdir / "curves.png", report.draw_curves(runs))
+    report.draw(workdir, report_panels.make(runs))
     return table
 
 
-def make_table(runs: Sequence[report.Run]) -> tables.Table:
+def make_table(runs: Sequence[report_runs.Run]) -> tables.Table:
     """Returns a line for each task and name: means over seeds, and a 95% interval of the gain."""
     body: list[tuple[str, ...]] = []
     for task, name in dict.fromkeys((run.task, run.name) for run in runs):

@@ -7,27 +7,35 @@
     python -m experiments.train --env=gymnasium:Pendulum-v1 --dataset=minari:mine/pendulum-v0
 
 A run that was stopped goes on when it is started again with the same workdir. Writes results.jsonl
-(a row for each evaluation), config.json, summary.json, a figure, and checkpoints.
+(a row for each evaluation), config.json, summary.json, TensorBoard's event files, a figure, and
+checkpoints.
 """
 
 import contextlib
 import pathlib
-import re
 from collections.abc import Mapping
-from typing import Any
 
 import rich.console
 from absl import flags
 
-from experiments import cli, driver, machines, phases, profiles, saved, train_report
+from experiments import (
+    asked,
+    candidates,
+    cli,
+    driver,
+    machines,
+    phases,
+    profiles,
+    saved,
+    train_report,
+    videos,
+)
+from experiments.live import Live
 from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
-from roid_jax.data import registry
 from roid_jax.report import tables
-
-EMBEDDED = "embedded:hopper-medium"  # of the same kind as hopper-medium-v2, and much smaller
 
 Folders = Mapping[int, pathlib.Path]  # by seed
 
@@ -47,6 +55,8 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Where results land; runs/<what was named>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")
+    flags.DEFINE_bool("video", False, "Record an episode of each seed at the end, as a GIF.")
+    flags.DEFINE_bool("wandb", False, "Log to Weights & Biases too.")
     machines.define_flags()
     agent = cli.peek("agent", "roid", named.AGENTS)
     cli.define_config(profiles.find(agent, "hopper-medium-v2", "demo"))
@@ -61,16 +71,18 @@ def main() -> None:
         return tables.show(train_report.list_agents(), rich.console.Console(highlight=False))
     everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
-        config = configured()
+        config = asked.configured()
         place = machines.meet()
         numbers = machines.share(everyone, place)
-        workdir = results.open_workdir(values.workdir or f"runs/{run_name()}")
+        workdir = results.open_workdir(values.workdir or f"runs/{asked.run_name()}")
         folders = {n: workdir / f"seed_{n}" for n in everyone}
         machines.part(place, workdir)
-        data = dataset_name()
-        problem = driver.make_problem(values.agent, env_name(), data, numbers, config)
+        data = asked.dataset_name()
+        if values.video:
+            videos.require_renderer()
+        problem = driver.make_problem(values.agent, asked.env_name(), data, numbers, config)
     console = rich.console.Console(highlight=False, quiet=not place.is_first)
-    if flags.FLAGS["task"].present and data == EMBEDDED != values.dataset:
+    if flags.FLAGS["task"].present and data == asked.EMBEDDED != values.dataset:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
     with contextlib.ExitStack() as stack:
         with cli.border():
@@ -105,57 +117,6 @@ def _report(
     console.print(f"Results and the learning curve are in {workdir}/", soft_wrap=True)
 
 
-def configured() -> profiles.TrainConfig:
-    """Returns the configuration that the flags ask for."""
-    values = flags.FLAGS
-    config = profiles.find(values.agent, values.task, values.profile)
-    _require_returns(config.agent)
-    if values.selector is None:
-        return cli.configured(config)
-    if not hasattr(config.agent, "selector"):
-        raise ValueError(f"--selector: {values.agent} has none; it is for --agent=roid.")
-    config = cli.configured(cfg.override(config, {"agent.selector.name": values.selector}))
-    if config.agent.selector.name != values.selector:
-        raise ValueError("--selector and --config.agent.selector.name differ; give one of them.")
-    return config
-
-
-def _require_returns(agent: Any) -> None:
-    """Raises a ValueError of one line where an agent would ask a world for another's returns."""
-    fields = [name for name in vars(agent) if name.endswith("_return")]
-    is_told = all(f"config.agent.{name}" in flags.FLAGS for name in fields)  # flags that were given
-    if fields and env_name() != flags.FLAGS.task.split("-")[0] and not is_told:
-        wanted = " and ".join(f"--config.agent.{name}" for name in fields)
-        raise ValueError(f"{flags.FLAGS.agent} must be told what to ask for there: {wanted}.")
-
-
-def env_name() -> str:
-    """Returns the name of the world."""
-    return flags.FLAGS.env or flags.FLAGS.task.split("-")[0]
-
-
-def dataset_name() -> str:
-    """Returns the name of the data: the task's; for a short look what the package has will do."""
-    values = flags.FLAGS
-    if values.dataset:
-        return values.dataset
-    if values.env and values.env.split(":")[-1] != values.task.split("-")[0]:
-        raise ValueError(f"--env={values.env} needs --dataset, the data that was logged there.")
-    of_task = f"d4rl:{values.task}"
-    is_short = values.profile in ("demo", "smoke") and values.task == "hopper-medium-v2"
-    if not is_short:
-        return of_task
-    return of_task if flags.FLAGS["task"].present and registry.is_here(of_task) else EMBEDDED
-
-
-def run_name() -> str:
-    """Returns what the run is called after: all that was named."""
-    values = flags.FLAGS
-    named_data = [name.split("/")[-1] for name in (values.env, values.dataset) if name]
-    words = [values.agent, values.selector, *(named_data or [values.task]), values.profile]
-    return "-".join(re.sub(r"[^\w.]+", "-", word) for word in words if word)
-
-
 def run(
     problem: driver.Problem,
     step: int | None,
@@ -167,18 +128,23 @@ def run(
     with cli.border():
         state = _start(problem, step, stores, console)
         settings = cfg.to_dict(problem.config)
-        for rows, seed in zip(state.rows, problem.seeds, strict=True):
+        for seed in problem.seeds:
             names = problem.names(seed)
             results.write_config(folders[seed] / "config.json", settings, run=names)
-            results.write_rows(folders[seed] / "results.jsonl", rows)  # a kill may have lost some
+        live = Live(problem, folders, console, wandb=flags.FLAGS.wandb)
+        live.begin(state)
     for phase in ("offline", "online"):
         if state.phase == "offline" and phase == "online":
             saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
             state = driver.hand_over(problem, state)
         if state.phase == phase:
-            state = _run_phase(problem, state, folders, stores, console)
-    for i, seed in enumerate(problem.seeds):
-        with cli.border():
+            state = _run_phase(problem, state, folders, stores, live, console)
+    live.close()
+    with cli.border():
+        candidates.write(problem, state, folders)
+        for i, seed in enumerate(problem.seeds):
+            if flags.FLAGS.video:
+                videos.record_seed(problem, state, i, folders[seed])
             train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
 
 
@@ -215,6 +181,7 @@ def _run_phase(
     state: driver.Progress,
     folders: Folders,
     stores: saved.Stores,
+    live: Live,
     console: rich.console.Console,
 ) -> driver.Progress:
     """Runs a phase to its end with a bar, saving the runs after every evaluation."""
@@ -227,8 +194,7 @@ def _run_phase(
             for after in phases.run_phase(problem, state, advance):
                 state = after
                 saved.save(problem, state, stores)
-                for rows, seed in zip(state.rows, problem.seeds, strict=True):
-                    results.write_rows(folders[seed] / "results.jsonl", rows)
+                live.add(state)
     except driver.Diverged as error:
         last = stores[problem.seeds[0]].latest()
         where = folders[problem.seeds[0]].parent

@@ -96,6 +96,22 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def from_dict(like: Config, given: Mapping[str, Any]) -> Config:
+    """Returns a configuration of the same kind with the values that `to_dict` gave.
+
+    Lists become tuples, as a file has them; a field that is not there is refused.
+    """
+    changes = {}
+    for path, default in flatten(like).items():
+        value: Any = given
+        for name in path.split("."):
+            if not isinstance(value, Mapping) or name not in value:
+                raise ValueError(f"the configuration has no field {path!r}.")
+            value = value[name]
+        changes[path] = tuple(value) if isinstance(default, tuple) else value
+    return override(like, changes)
+
+
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     """Returns every leaf field by its dotted path, as in `biased_linear.horizon`."""
     leaves = {}

@@ -4,7 +4,7 @@ Keys come from the number of the step, never from the carry, so that neither res
 of a chunk changes a number. Between chunks the host evaluates, logs and saves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import chex
@@ -50,6 +50,19 @@ class Log:
     metrics: dict[str, Array]
     episode_return: Array
     is_last: Array
+
+
+def chunks(
+    start: int, stop: int, *, chunk: int, warmup: int = 0
+) -> Iterator[tuple[int, int, bool]]:
+    """Yields the first step and the length of each compiled call, and whether it learns.
+
+    A call never crosses the end of the warm-up.
+    """
+    while start < stop:
+        end = min(start + chunk, stop, warmup if start < warmup else stop)
+        yield start, end - start, start >= warmup
+        start = end
 
 
 def make_pretrain(agent: Agent, *, length: int) -> Callable:

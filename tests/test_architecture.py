@@ -13,7 +13,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 LAYERS = [
     {"benchmarks"},
     {"experiments"},
+    {"roid_jax.api"},
     {"roid_jax.training", "roid_jax.evaluation", "roid_jax.rollout", "roid_jax.seeds"},
+    {"roid_jax.diagnosis"},
     {"roid_jax.agents", "roid_jax.linear"},
     {"roid_jax.envs"},
     {"roid_jax.data"},

@@ -101,7 +101,7 @@ def test_a_label_has_one_colour_in_every_panel():
         figures.Panel("", "", "", [figures.Line(label, x, x) for label in labels])
         for labels in (["one", "two"], ["two"], ["three", "one"])
     ]
-    found = figures._colours(panels)
+    found = figures.colours(panels)
     assert list(found) == ["one", "two", "three"] and len(set(found.values())) == 3
 
 

@@ -30,6 +30,7 @@ class Agent(NamedTuple):
     handover: Callable = lambda key, state, dataset: state  # once, between offline and online
     begin_episode: Callable = lambda key: ()  # what act remembers within an episode
     remember: Callable = lambda memory, reward: memory  # [B] what the action brought
+    explain: Callable | None = None  # (key, state, [B, O] obs) -> beliefs about candidates there
     return_discount: float | None = None  # of the returns to go beside logged rows, None for none
     credits: bool = False  # whether lived rows are told theirs too, as their episodes go on
     warmup_steps: int = 0

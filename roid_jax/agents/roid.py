@@ -6,6 +6,7 @@ around it are scored by regret and information, and actor and critics learn on.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ def roid(config: RoidConfig, spec: Spec) -> base.Agent:
         handover=functools.partial(handover, parts),
         online_update=functools.partial(online_update, parts),
         act=functools.partial(_act, parts),
+        explain=functools.partial(explain, parts),
         begin_episode=functools.partial(selector.begin_episode, members=parts.members),
         warmup_steps=config.warmup_steps,
         warmup_act=base.random_act(spec.action_dim) if is_random else None,
@@ -79,18 +81,41 @@ def td_residual(parts: Parts, state: RoidState, batch: Transitions) -> Array:
 
 
 def _act(parts: Parts, key: Key, state: Any, memory: Array, obs: Array, *, explore: bool):
-    seen = ensemble.normalise(parts.offline, state, obs)
     if not explore:
+        seen = ensemble.normalise(parts.offline, state, obs)
         return parts.offline.actor.apply(state.target_anchor, seen), memory, {}
+    choice = _with_selector(selector.choose, parts, key, state, memory, obs)
+    return choice.action, memory, jax.tree.map(jnp.mean, choice.metrics)
 
-    def choose(key: Key, member: Array, obs: Array) -> selector.Choice:
+
+def explain(parts: Parts, key: Key, state: RoidState, obs: Array) -> dict[str, Array]:
+    """Returns `[B, M]` what is believed about the candidates at some states, `[B]` the chosen.
+
+    `uncalibrated` is the information with alpha 1: unlike the calibrated one, which is as large on
+    average for every ensemble, it says how much there is.
+    """
+    members = jnp.zeros(len(obs), jnp.int32)
+    found = _with_selector(selector.explain, parts, key, state, members, obs)
+    scale = selector.information_scale(jnp.ones(()), state.noise)
+    return {
+        **found,
+        "uncalibrated": selector.information_of(jnp.square(found["spread"]), scale),
+    }
+
+
+def _with_selector(
+    function: Callable, parts: Parts, key: Key, state: RoidState, memory: Array, obs: Array
+) -> Any:
+    """Returns a function of the selector at each of `[B, O]` observations."""
+    scale = selector.information_scale(state.alpha, state.noise)
+
+    def at(key: Key, member: Array, obs: Array) -> Any:
         def evaluate(actions: Array) -> Array:
             repeated = jnp.broadcast_to(obs[None], (len(actions), len(obs)))
             return values(parts, state.critics.params, repeated, actions)
 
         anchor = parts.offline.actor.apply(state.actor.params, obs)
-        scale = selector.information_scale(state.alpha, state.noise)
-        return selector.choose(key, anchor, member, evaluate, scale, parts.config.selector)
+        return function(key, anchor, member, evaluate, scale, parts.config.selector)
 
-    choice = jax.vmap(choose)(jax.random.split(key, len(obs)), memory, seen)
-    return choice.action, memory, jax.tree.map(jnp.mean, choice.metrics)
+    seen = ensemble.normalise(parts.offline, state, obs)
+    return jax.vmap(at)(jax.random.split(key, len(obs)), memory, seen)

@@ -80,7 +80,12 @@ def information_gain(values: Array, scale: Array) -> Array:
     Paper, Section 6:  g(a) = 1/2 log(1 + alpha Var_k[Q_k(s, a)] / sigma^2);
     the scale is alpha / sigma^2.
     """
-    return 0.5 * jnp.log1p(scale * jnp.var(values, axis=0))
+    return information_of(jnp.var(values, axis=0), scale)
+
+
+def information_of(variance: Array, scale: Array) -> Array:
+    """Returns what learning a value of that variance would teach, in nats."""
+    return 0.5 * jnp.log1p(scale * variance)
 
 
 def calibrate(values: Array, residual: Array, *, kind: str) -> tuple[Array, Array]:
@@ -150,6 +155,53 @@ def choose(
       scale: `[]` alpha / sigma^2.
       config: the selector.
     """
+    decision, key_noise = _decide(key, anchor, member, evaluate, scale, config)
+    noise = config.execution_noise * jax.random.normal(key_noise, anchor.shape)
+    action = jnp.clip(decision.candidates[decision.index] + noise, -1.0, 1.0)
+    return Choice(action=action, metrics=_metrics(decision, config))
+
+
+def explain(
+    key: Key,
+    anchor: Array,
+    member: Array,
+    evaluate: Callable[[Array], Array],
+    scale: Array,
+    config: SelectorConfig,
+) -> dict[str, Array]:
+    """Returns what `choose` would go by: `[M]` each candidate's numbers, and `[]` the chosen one.
+
+    Candidates are as the rule sees them; the first is the anchor. `spread` is the standard
+    deviation of the critics' values.
+    """
+    decision, _ = _decide(key, anchor, member, evaluate, scale, config)
+    return {
+        "regret": selection.expected_regret(decision.beliefs),
+        "information": decision.beliefs.information,
+        "spread": decision.beliefs.deviation,
+        "value": decision.beliefs.mean,
+        "chosen": decision.index,
+    }
+
+
+class _Decision(NamedTuple):
+    """What was considered, and which of it is taken."""
+
+    candidates: Array
+    beliefs: Beliefs
+    wide_values: Array
+    index: Array
+
+
+def _decide(
+    key: Key,
+    anchor: Array,
+    member: Array,
+    evaluate: Callable[[Array], Array],
+    scale: Array,
+    config: SelectorConfig,
+) -> tuple[_Decision, Key]:
+    """Returns the decision, and the key of the noise upon it."""
     chex.assert_rank([anchor, member], [1, 0])
     key_wide, key_apart, key_rule, key_noise = jax.random.split(key, 4)
     wide = propose(key_wide, anchor, config.wide_candidates, config)
@@ -161,9 +213,7 @@ def choose(
         values = evaluate(candidates)
     beliefs = make_beliefs(values, wide_values, scale, config)
     index = _take(key_rule, beliefs, member, config)
-    noise = config.execution_noise * jax.random.normal(key_noise, anchor.shape)
-    action = jnp.clip(candidates[index] + noise, -1.0, 1.0)
-    return Choice(action=action, metrics=_metrics(beliefs, index, wide_values, config))
+    return _Decision(candidates, beliefs, wide_values, index), key_noise
 
 
 def _take(key: Key, beliefs: Beliefs, member: Array, config: SelectorConfig) -> Array:
@@ -181,13 +231,12 @@ def _take(key: Key, beliefs: Beliefs, member: Array, config: SelectorConfig) -> 
     return selection.make_rule(config.name, **constants.get(config.name, {}))(key, beliefs)
 
 
-def _metrics(
-    beliefs: Beliefs, index: Array, wide_values: Array, config: SelectorConfig
-) -> dict[str, Array]:
+def _metrics(decision: _Decision, config: SelectorConfig) -> dict[str, Array]:
     """Returns what to watch: the spread, the clipping, and what the choice costs and teaches."""
+    beliefs, index = decision.beliefs, decision.index
     return {
         "spread": jnp.mean(beliefs.deviation),
-        "clip_rate": jnp.mean((jnp.abs(wide_values) > config.q_max).astype(jnp.float32)),
+        "clip_rate": jnp.mean((jnp.abs(decision.wide_values) > config.q_max).astype(jnp.float32)),
         "off_anchor": (index != 0).astype(jnp.float32),
         "regret": selection.expected_regret(beliefs)[index],
         "information": beliefs.information[index],

@@ -1,4 +1,4 @@
-"""Figures of the linear path, drawn from plain arrays and returned as PNG bytes."""
+"""Figures for files, drawn from plain arrays and returned as the bytes of a PNG or an SVG."""
 
 import io
 import itertools
@@ -31,17 +31,28 @@ COLOURS = {
     "elliptical branch": "#222222",
     "coverage branch": "#777777",
 }
-_SPARE = ("#117733", "#332288", "#aa4499", "#44aa99", "#999933", "#cc6677", "#88ccee", "#661100")
+# For other labels; they are seen on light paper and on dark.
+_SPARE = ("#d1495b", "#2f8fd0", "#1a9e6f", "#b565c9", "#c8920a", "#5f6fd6", "#4cb5ab", "#8a8f98")
 
 
 class Line(NamedTuple):
-    """A line with an optional band; `error` is one standard error."""
+    """A line with an optional band: one standard error, or an interval from low to high."""
 
     label: str
     x: np.ndarray
     y: np.ndarray
     error: np.ndarray | None = None
-    style: str = "-"
+    style: str = "-"  # matplotlib's; `o` for dots, `*` for one that is marked
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+    def band(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Returns the band's lower and upper edge, None where it has no height."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        if self.error is None or not np.any(self.error > 0):
+            return None
+        return self.y - self.error, self.y + self.error
 
 
 class Panel(NamedTuple):
@@ -56,8 +67,10 @@ class Panel(NamedTuple):
     ticks: Sequence[str] | None = None  # names of the x positions, where x is not a number
 
 
-def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.4) -> bytes:
-    """Returns a PNG with the panels in a grid and one legend below."""
+def draw(
+    panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.4, form: str = "png"
+) -> bytes:
+    """Returns the panels in a grid and one legend below, as `png` or `svg`."""
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(width * columns, 3.4 * rows + 0.9), layout="constrained", dpi=130)
     figure.suptitle(title, fontsize=12, fontweight="bold")
@@ -65,18 +78,19 @@ def draw(panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     handles: dict[str, Artist] = {}
-    colours = _colours(panels)
+    colour_of = colours(panels)
     for axes, panel in zip(grid.flat, panels, strict=False):
-        handles = _draw_panel(axes, panel, colours) | handles
+        handles = _draw_panel(axes, panel, colour_of) | handles
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False
     )
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    timeless = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+    figure.savefig(buffer, format=form, metadata=timeless[form])
     return buffer.getvalue()
 
 
-def _colours(panels: Sequence[Panel]) -> dict[str, str]:
+def colours(panels: Sequence[Panel]) -> dict[str, str]:
     """Returns a colour for each label, the same in every panel."""
     spare = itertools.cycle(_SPARE)
     labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
@@ -97,11 +111,12 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> dict[str, 
         handles.setdefault(line.label, artist)
         # Later lines are thinner, so that one that lies on another leaves it visible.
         thickness = max(1.4, thickness - 0.6)
-        if line.error is not None and np.any(line.error > 0):
-            low = line.y - line.error
+        band = line.band()
+        if band is not None:
+            low, high = band
             if y_scale == "log":  # a band may reach below zero, where there is no logarithm
                 low = np.maximum(low, 0.1 * line.y)
-            axes.fill_between(line.x, low, line.y + line.error, color=colour, alpha=0.18, lw=0)
+            axes.fill_between(line.x, low, high, color=colour, alpha=0.18, lw=0)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(y_scale)

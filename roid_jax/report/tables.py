@@ -1,6 +1,9 @@
-"""One table, three renderings: terminal, Markdown, and the numbers in its cells."""
+"""One table, its renderings: terminal, Markdown, LaTeX, HTML, CSV; and numbers for its cells."""
 
+import csv
 import dataclasses
+import html
+import io
 import math
 
 import rich.box
@@ -63,6 +66,92 @@ def to_markdown(table: Table) -> str:
     lines = [f"| {' | '.join(cells)} |" for cells in body]
     notes = [f"{note}\n" for note in table.notes]
     return "\n".join([f"### {table.title}", "", *lines, "", *notes])
+
+
+def from_markdown(text: str) -> list[Table]:
+    """Returns the tables that `to_markdown` wrote, one after another; ruled lines are lost."""
+    found = []
+    for part in text.split("### ")[1:]:
+        title, *lines = part.splitlines()
+        grid = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
+        notes = tuple(line for line in lines if line and not line.startswith("| "))
+        heads, ruler, *body = map(tuple, grid)
+        found.append(Table(title, heads, tuple(body), notes, text_columns=ruler.count("---")))
+    return found
+
+
+_LATEX = str.maketrans(
+    {**{sign: f"\\{sign}" for sign in "&%$#_{}"}, "±": r"$\pm$", "~": r"\textasciitilde{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
+)
+
+
+def to_latex(table: Table) -> str:
+    """Returns the table for LaTeX with booktabs, its notes below."""
+    layout = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{table.title.translate(_LATEX)}}}"]
+    lines += [
+        rf"\begin{{tabular}}{{{layout}}}",
+        r"\toprule",
+        _latex_row(table.columns),
+        r"\midrule",
+    ]
+    lines += [_latex_row(row) if row else r"\midrule" for row in table.rows]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {note.translate(_LATEX)}" for note in table.notes]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _latex_row(cells: tuple[str, ...]) -> str:
+    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+
+
+def to_csv(table: Table) -> str:
+    """Returns the cells as CSV, under their heads."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerows([table.columns, *(row for row in table.rows if row)])
+    return buffer.getvalue()
+
+
+def to_html(table: Table, *, links: dict[str, str] | None = None) -> str:
+    """Returns the table as HTML; a cell whose text is in `links` leads there."""
+    heads = "".join(
+        f'<th scope="col"{_align(table, i)}>{html.escape(column)}</th>'
+        for i, column in enumerate(table.columns)
+    )
+    bodies = "".join(
+        f"<tbody>{''.join(_html_row(table, row, links or {}) for row in group)}</tbody>"
+        for group in _groups(table)
+    )
+    notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in table.notes)
+    caption = f"<caption>{html.escape(table.title)}</caption>"
+    grid = f"<table>{caption}<thead><tr>{heads}</tr></thead>{bodies}</table>"
+    return f'<div class="wide" tabindex="0">{grid}</div>{notes}'
+
+
+def _groups(table: Table) -> list[list[tuple[str, ...]]]:
+    """Returns the rows between ruled lines."""
+    groups: list[list[tuple[str, ...]]] = [[]]
+    for row in table.rows:
+        if row:
+            groups[-1].append(row)
+        else:
+            groups.append([])
+    return groups
+
+
+def _html_row(table: Table, row: tuple[str, ...], links: dict[str, str]) -> str:
+    cells = []
+    for i, cell in enumerate(row):
+        text = html.escape(cell)
+        inner = f'<a href="{html.escape(links[cell])}">{text}</a>' if cell in links else text
+        cells.append(f"<td{_align(table, i)}>{inner}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _align(table: Table, column: int) -> str:
+    return "" if column < table.text_columns else " class=number"
 
 
 def number(value: float | None, *, places: int = 3) -> str:
