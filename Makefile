@@ -31,6 +31,8 @@ format: setup
 setup: $(READY)
 
 # Quiet unless it fails; a failure shows what pip said and leaves no half-made environment.
+# The lock names every package, so nothing is resolved: pip's resolver reads `etils[epath]` as a package
+# that no line pins, and fails on the day a newer one is published.
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: roid_jax needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); name another with 'make PYTHON=python3.12'."; exit 1; }
@@ -39,7 +41,8 @@ $(READY): requirements.lock
 	@echo "Setting up $(VENV) (about a minute, once)..."
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
 	@log=$$(mktemp); \
-	if $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >$$log 2>&1; \
+	if $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock >$$log 2>&1 \
+	  && $(BIN)/pip check >>$$log 2>&1; \
 	then rm -f $$log; else cat $$log; rm -rf $$log $(VENV); echo "error: could not install requirements.lock; pip's own words are above."; exit 1; fi
 	@touch $(READY)
 
