@@ -1,7 +1,7 @@
 """What an online step costs, and what of it is choosing, the world, the memory and learning.
 
     python -m benchmarks.online_step
-    python -m benchmarks.online_step --steps=100 --only=whole,memory of,seeds
+    python -m benchmarks.online_step --only=whole,memory of,seeds
     python -m benchmarks.online_step --json --env=mjx:hopper     # on a GPU
 
 At the paper's setting: ten critics of 256 x 256, 256 candidates, five updates of 256 rows a step.
@@ -35,8 +35,9 @@ AXES = replay.Dataset(rows=None, order=None)
 def define_flags() -> None:
     """Declares the command line."""
     flags.DEFINE_string("env", "hopper", "The world by name.")
-    flags.DEFINE_integer("steps", 20, "Steps of a row and round.", lower_bound=1)
-    flags.DEFINE_integer("rounds", 6, "How often each row is measured.", lower_bound=1)
+    # Seeds that take turns hand over their memories once a round, as they do once a chunk of 500.
+    flags.DEFINE_integer("steps", 100, "Steps of a row and round.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 2, "How often each row is measured.", lower_bound=1)
     flags.DEFINE_integer("capacity", 1_000_000, "The largest memory.", lower_bound=20_000)
     flags.DEFINE_integer("seeds", 4, "Runs side by side in the last rows.", lower_bound=1)
     flags.DEFINE_list("only", [], "Rows whose names hold one of these words; all, if not given.")
@@ -101,6 +102,10 @@ def measure(
         f"{fewer.wide_candidates} candidates": lambda: make(with_fewer, 10_000),
         f"{number} seeds": lambda: make(config, 10_000, number=number),
         f"{number} seeds, memory of {capacity:,}": lambda: make(config, capacity, number=number),
+        f"{number} seeds, vmapped": lambda: make(config, 10_000, number=number, vmapped=True),
+        f"{number} seeds, vmapped, memory of {capacity:,}": lambda: make(
+            config, capacity, number=number, vmapped=True
+        ),
     }
     ways = {
         name: way()
@@ -132,8 +137,12 @@ def whole(
     steps: int,
     learn: bool = True,
     number: int = 1,
+    vmapped: bool = False,
 ) -> Way:
-    """Returns online steps of so many seeds, with a full memory."""
+    """Returns online steps of so many seeds, with a full memory.
+
+    As a training takes them, or vmapped on one device (the same thing on a GPU).
+    """
     agent = roid.roid(config, env.spec)
     dataset = update.make_dataset(env.spec)
     mesh = seeds.make_mesh(number)
@@ -148,7 +157,11 @@ def whole(
     axes = training.ONLINE_AXES
     state = seeds.over(begin, mesh, (0,), axes)(keys)
     chunk = training.make_online(agent, env, length=steps, learn=learn)
-    run = seeds.over(chunk, mesh, (0, axes, None, AXES), (axes, 0), donate=1)
+    in_axes, out_axes = (0, axes, None, AXES), (axes, 0)
+    if vmapped:
+        run = seeds.beside(chunk, in_axes, out_axes, donate=1)
+    else:
+        run = seeds.over(chunk, mesh, in_axes, out_axes, donate=1)
     return _going_on(lambda state: run(keys, state, 0, dataset)[0], state, steps)
 
 
