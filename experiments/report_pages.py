@@ -1,11 +1,12 @@
 """The pages of a report: one for all runs, and one for each."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import candidates, report_panels, report_runs
+from experiments import candidates, report_panels, report_runs, report_tables
 from experiments.report_runs import Run
 from roid_jax import results
 from roid_jax.report import page, plots, tables
@@ -35,8 +36,8 @@ def index(
 ) -> str:
     """Returns the page of all runs: tables, curves, profiles, and what was run."""
     links = {run.slug: f"runs/{run.slug}.html" for run in runs}
-    grouped = {key: made[key] for key in made if key != "seeds"}
-    parts = [page.Section("Scores", "".join(map(tables.to_html, grouped.values())))]
+    grouped = _without_repeats([made[key] for key in made if key != "seeds"])
+    parts = [page.Section("Scores", "".join(map(tables.to_html, grouped)))]
     for name, (title, note) in _FIGURES.items():
         if panels[name]:
             content = plots.figure(panels[name]) + page.paragraph(note)
@@ -47,6 +48,17 @@ def index(
     names, tasks = report_runs.names(runs), report_runs.tasks(runs)
     about = f"{len(runs)} runs: {', '.join(names)} on {', '.join(tasks)}."
     return page.render("Offline to online", about, parts)
+
+
+def _without_repeats(made: Sequence[tables.Table]) -> list[tables.Table]:
+    """Returns the tables with every note under the first that has it."""
+    said: set[str] = set()
+    found = []
+    for table in made:
+        new = tuple(note for note in table.notes if note not in said)
+        found.append(dataclasses.replace(table, notes=new))
+        said.update(table.notes)
+    return found
 
 
 def _settings(runs: Sequence[Run]) -> tables.Table:
@@ -85,7 +97,10 @@ def _study(folder: str) -> tuple[str, str]:
 
 def of_run(run: Run, video: pathlib.Path | None) -> str:
     """Returns the page of one seed."""
-    fields = [(label, f"{value:.2f}") for label, value in run.scores.items() if value is not None]
+    labels = {**report_tables.SCORES, "online_lowest": "lowest"}
+    fields = [
+        (labels[name], f"{value:.2f}") for name, value in run.scores.items() if value is not None
+    ]
     scores = tables.Table("Scores", ("score", "value"), tuple(fields))
     parts = [page.Section("Scores", tables.to_html(scores))]
     if video is not None:

@@ -47,17 +47,18 @@ def by_task(runs: Sequence[Run]) -> tables.Table:
         values = [[run.scores[field] for field in SCORES] for run in group]
         scores = np.array(values, float)[:, None]  # seeds, one task, scores
         found = statistics.estimate(_both, scores)
-        about = (_paper(task, group[0]), str(len(group)), _budget(group[0]))
+        about = (_quoted(task, group[0]), str(len(group)), _budget(group[0]))
         for i, kind in enumerate(_STATISTICS if len(group) > 1 else [""]):
             cells = [_cell(found, (i, j)) for j in range(len(SCORES))]
             body.append((task, name, kind, *cells, *about))
-    heads = "task", "run", "", *SCORES.values(), "paper", "seeds", "steps"
+    heads = "task", "run", "", *SCORES.values(), "quoted", "seeds", "steps"
     notes = (
         "Scores. Offline: the policy that offline learning ended with; handover: what goes online, "
         "before its first step; last 10: the mean of the last ten evaluations, or of all that are "
         "online; best: the highest of them, which no one would know without evaluating.",
         _INTERVALS,
-        "Paper: what it prints for that agent and task, offline \u2192 online, at its own budget.",
+        "Quoted: what the paper prints for that agent and task, offline \u2192 online, at its own "
+        "budget.",
     )
     return tables.Table("Offline to online", heads, tuple(body), notes, text_columns=3)
 
@@ -75,7 +76,7 @@ def _cell(found: Estimate, i: tuple[int, ...] = ()) -> str:
     return f"{value} [{found.low[i]:.1f}, {found.high[i]:.1f}]"
 
 
-def _paper(task: str, run: Run) -> str:
+def _quoted(task: str, run: Run) -> str:
     offline, online = quoted.D4RL.get(task, {}).get(run.about["run"]["agent"], (None, None))
     if online is None:
         return ""

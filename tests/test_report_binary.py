@@ -112,7 +112,7 @@ def test_the_papers_numbers_stand_beside_ours(made):
     root, _, _ = made
     rows = read_csv(root / "out/scores.csv")
     (row,) = [r for r in rows if (r["task"], r["run"], r[""]) == (TASKS[0], "roid", "mean")]
-    assert row["paper"] == "51.21 → 113.22"
+    assert row["quoted"] == "51.21 → 113.22"
     sums = {
         agent: sum(table[agent][1] for table in quoted.D4RL.values())
         for agent in quoted.D4RL[TASKS[0]]
@@ -152,7 +152,7 @@ def test_a_name_that_is_not_on_every_task_is_left_out_of_the_whole(tmp_path):
 def test_results_that_cannot_be_read_are_refused(tmp_path, content):
     made_runs.write(tmp_path / "mine", name="roid", task=TASKS[0], seed=0)
     (tmp_path / "mine/seed_0/results.jsonl").write_text(content)
-    with pytest.raises(ValueError, match="is not what experiments.train writes|has come to its"):
+    with pytest.raises(ValueError, match=r"is not what experiments.train writes|has come to its"):
         report_runs.read([str(tmp_path / "mine")])
 
 

@@ -32,10 +32,10 @@ a { color:var(--link) } nav a { margin-right:1rem; white-space:nowrap }
 p.note, .about { color:var(--soft); font-size:.9rem; margin:.3rem 0; max-width:60rem }
 .wide { overflow-x:auto; border:1px solid var(--rule); border-radius:6px; margin:.6rem 0;
   width:fit-content; max-width:100% }
-table { border-collapse:collapse; min-width:min(100%,26rem); font-size:.88rem;
+table { border-collapse:collapse; min-width:min(100%,26rem); font-size:.85rem;
   font-variant-numeric:tabular-nums }
-caption { text-align:left; font-weight:600; padding:.5rem .7rem }
-th, td { padding:.32rem .7rem; text-align:left; vertical-align:top; white-space:nowrap }
+caption { text-align:left; font-weight:600; padding:.5rem }
+th, td { padding:.32rem .5rem; text-align:left; vertical-align:top; white-space:nowrap }
 td.prose { white-space:normal }
 th { background:var(--raised); border-block:1px solid var(--rule); font-weight:600 }
 th button { all:unset; cursor:pointer; font-weight:600 }
