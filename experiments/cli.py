@@ -1,10 +1,7 @@
 """What every binary shares: flags from configurations, and one clear line for a user's mistake."""
 
 import contextlib
-import hashlib
 import os
-import pathlib
-import platform
 import signal
 import sys
 import threading
@@ -12,16 +9,14 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
-import jax
 import ml_collections
 import rich.console
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from experiments import compiled
 from roid_jax import config as cfg
 from roid_jax.report import progress
-
-_LARGEST_CACHE = 2**30  # bytes of compiled programs
 
 
 def define_config(default: Any) -> None:
@@ -53,6 +48,33 @@ def border() -> Iterator[None]:
 
 
 _stopping = threading.Event()
+_preempted = threading.Event()
+
+PREEMPTED = 75  # what sysexits.h calls a temporary failure: start it again
+
+
+class Stopped(Exception):
+    """The process was asked to end, and what it was at is safe; `code` is what it ends with."""
+
+    def __init__(self, code: int):
+        super().__init__(code)
+        self.code = code
+
+
+def mind_preemption() -> None:
+    """From here on SIGTERM is no longer the end: `stop_if_asked` says when it is."""
+    signal.signal(signal.SIGTERM, lambda number, frame: _preempted.set())
+
+
+def is_asked_to_stop() -> bool:
+    """Whether Ctrl-C or SIGTERM came."""
+    return _stopping.is_set() or _preempted.is_set()
+
+
+def stop_if_asked() -> None:
+    """Ends the process if Ctrl-C or SIGTERM came, once those who wait for that have cleared up."""
+    if is_asked_to_stop():
+        raise Stopped(PREEMPTED if _preempted.is_set() else 130)
 
 
 def _interrupt(number: int, frame: Any) -> None:
@@ -65,10 +87,9 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Sleeps, and lets Ctrl-C act."""
+    """Sleeps, and lets Ctrl-C and SIGTERM act."""
     time.sleep(seconds)
-    if _stopping.is_set():
-        raise KeyboardInterrupt
+    stop_if_asked()
 
 
 @contextlib.contextmanager
@@ -127,7 +148,7 @@ def run(
 
     def guarded(argv: list[str]) -> None:
         signal.signal(signal.SIGINT, _interrupt)
-        keep_compiled()
+        compiled.keep()
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:
@@ -136,47 +157,22 @@ def run(
             # At once, since compiled code may still be calling back, and would wait for a Python
             # that is shutting down; files are written whole or not at all.
             _complain("interrupted; files already written are whole.")
-            sys.stdout.flush()
-            os._exit(130)
+            _leave(130)
+        except Stopped as stopped:
+            why = "preempted" if stopped.code == PREEMPTED else "interrupted"
+            _complain(f"{why}; all is saved, and the same command goes on from here.")
+            _leave(stopped.code)
+        except OSError as error:  # a disk that is full, gone, or not to be written to
+            fail(str(error), code=1)
 
     define_flags()
     app.run(guarded, flags_parser=_with_help(parse))
 
 
-def keep_compiled() -> None:
-    """Keeps what is compiled on disk, for the next run; JAX's own variables can say otherwise.
-
-    `JAX_COMPILATION_CACHE_DIR` names another place, `JAX_ENABLE_COMPILATION_CACHE=false` none.
-    """
-    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    if jax.config.jax_compilation_cache_dir is None:
-        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        folder = pathlib.Path(home, "roid_jax", "compiled", _processor()).expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        _prune(folder)
-
-
-def _prune(folder: pathlib.Path) -> None:
-    """Removes the oldest files where there are more than fit; JAX's own limit needs filelock."""
-    with contextlib.suppress(OSError):  # another process may be at it
-        files = sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime)
-        excess = sum(file.stat().st_size for file in files) - _LARGEST_CACHE
-        for file in files:
-            if excess <= 0:
-                return
-            excess -= file.stat().st_size
-            file.unlink(missing_ok=True)
-
-
-def _processor() -> str:
-    """Returns a name for what this processor can do: another may not run what it compiled."""
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    able = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
+def _leave(code: int) -> NoReturn:
+    """Ends the process without waiting for anything."""
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _with_help(parse: Callable[[list[str]], list[str]]) -> Callable[[list[str]], list[str]]:

@@ -84,16 +84,24 @@ class Progress(NamedTuple):
     phase: `offline` or `online`; step: how many steps of it are done.
     state: the agents', offline; online everything that changes. Leaves `[S, ...]`.
     rows: of each seed, one for each evaluation.
+    pending: metrics since the last row, `[S, T]` each by name, chunk by chunk; seconds: they took.
     """
 
     phase: str
     step: int
     state: Any
     rows: list[list[dict[str, Any]]]
+    pending: tuple[dict[str, np.ndarray], ...] = ()
+    seconds: float = 0.0
 
     def number(self, config: TrainConfig) -> int:
         """Returns which of all evaluations and checkpoints this is, by steps of both phases."""
         return self.step + (self.phase == "online") * (config.offline_steps + 1)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the last thing that was done is an evaluation."""
+        return not self.pending
 
     @property
     def axes(self) -> seeds.Axes:

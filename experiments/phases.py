@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,44 +13,53 @@ from roid_jax import api, training
 from roid_jax.types import Array, Key
 
 Advance = Callable[[int, str], None]
-Metrics = list[dict[str, np.ndarray]]  # of each chunk, `[S, T]` each
 
 
 def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator[Progress]:
-    """Yields the runs after each evaluation, until their phase has ended."""
+    """Yields the runs after each chunk, until their phase has ended.
+
+    At the end of an interval they are evaluated first: there is a row more and nothing is pending.
+    """
     total = getattr(problem.config, f"{progress.phase}_steps")
     evaluate = make_evaluate(problem)
     advance = _make_advance(problem, progress.phase)
+    warmup = problem.agent.warmup_steps if progress.phase == "online" else 0
     is_new = not any(row["phase"] == "online" for row in progress.rows[0])
     if progress.phase == "online" and is_new:
-        progress = evaluate(progress, [], 0.0)
+        progress = evaluate(progress)
         yield progress
     while progress.step < total:
-        started = time.perf_counter()
         stop = min(_next(progress.step, problem.config.eval_interval), total)
-        warmup = problem.agent.warmup_steps if progress.phase == "online" else 0
-        state, metrics, how = progress.state, [], {"chunk": problem.config.chunk, "warmup": warmup}
+        how = {"chunk": problem.config.chunk, "warmup": warmup}
         for step, length, learn in training.chunks(progress.step, stop, **how):
-            state, chunk = advance(state, step, length, learn)
-            metrics.append(jax.device_get(chunk))
-            _require_finite(metrics[-1], problem, progress.phase, step)
+            started = time.perf_counter()
+            state, found = advance(progress.state, step, length, learn)
+            found = jax.device_get(found)
+            _require_finite(found, problem, progress.phase, step)
+            progress = progress._replace(
+                step=step + length,
+                state=state,
+                pending=(*progress.pending, found),
+                seconds=progress.seconds + time.perf_counter() - started,
+            )
             report(length, _last_scores(progress))
-        progress = Progress(progress.phase, stop, state, progress.rows)
-        progress = evaluate(progress, metrics, time.perf_counter() - started)
+            if progress.step < stop:  # else the evaluation comes first
+                yield progress
+        progress = evaluate(progress)
         yield progress
 
 
-def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Progress]:
-    """Returns `(progress, metrics, seconds) -> progress` with a row more for each seed."""
+def make_evaluate(problem: Problem) -> Callable[[Progress], Progress]:
+    """Returns `progress -> progress` with a row more for each seed, and nothing pending."""
     play = problem.compile(functools.partial(_play, problem), 0, 0)
 
-    def evaluate(progress: Progress, metrics: Metrics, seconds: float) -> Progress:
+    def evaluate(progress: Progress) -> Progress:
         number = progress.number(problem.config)
         keys = jax.vmap(jax.random.fold_in, (0, None))(problem.key("evaluate"), number)
         state = progress.state.agent if progress.phase == "online" else progress.state
         started = time.perf_counter()
         returns = np.asarray(play(keys, state), np.float64)
-        times = {"seconds": seconds, "eval_seconds": time.perf_counter() - started}
+        times = {"seconds": progress.seconds, "eval_seconds": time.perf_counter() - started}
         bad = np.flatnonzero(~np.all(np.isfinite(returns), axis=1))
         if bad.size:  # before anything is saved
             where = f"{progress.phase} step {progress.step} of seed {problem.seeds[bad[0]]}"
@@ -58,10 +67,10 @@ def make_evaluate(problem: Problem) -> Callable[[Progress, Metrics, float], Prog
         rows = []
         for i, seed in enumerate(problem.seeds):
             about = {"seed": seed, "phase": progress.phase, "step": progress.step}
-            row = {**about, **_scores(problem, returns[i]), **_means(metrics, i)}
+            row = {**about, **_scores(problem, returns[i]), **_means(progress.pending, i)}
             row |= {name: round(value, 3) for name, value in times.items()}
             rows.append([*progress.rows[i], row])
-        return progress._replace(rows=rows)
+        return progress._replace(rows=rows, pending=(), seconds=0.0)
 
     return evaluate
 
@@ -115,7 +124,7 @@ def _require_finite(metrics: dict, problem: Problem, phase: str, first_step: int
             raise Diverged(f"{name} is {values[i, t]} at {where}")
 
 
-def _means(metrics: Metrics, i: int) -> dict[str, float]:
+def _means(metrics: Sequence[dict[str, np.ndarray]], i: int) -> dict[str, float]:
     """Returns the mean of each number of a seed over an interval."""
     means = {}
     for name in sorted({name for chunk in metrics for name in chunk}):

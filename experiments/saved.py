@@ -8,12 +8,16 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from experiments import driver
 from experiments.driver import Problem, Progress
 from roid_jax import checkpoint, results, seeds
 from roid_jax.checkpoint import Checkpoints
 
 Stores = Mapping[int, Checkpoints]  # by seed
+
+_UNKNOWN = -1e30  # the score of a policy that was not evaluated: never the best
 
 
 def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
@@ -55,7 +59,21 @@ def restore(problem: Problem, stores: Stores, step: int) -> Progress:
     if phase == "online":
         resume = problem.compile(problem.env.resume, 0)
         state = state.replace(env=resume(state.env))
-    return Progress(phase, notes[0]["step"], state, [note["rows"] for note in notes])
+    return Progress(
+        phase=phase,
+        step=notes[0]["step"],
+        state=state,
+        rows=[note["rows"] for note in notes],
+        pending=_pending([note["pending"] for note in notes]),
+        seconds=max(note["seconds"] for note in notes),
+    )
+
+
+def _pending(notes: Sequence[dict[str, list[float]]]) -> tuple[dict[str, np.ndarray], ...]:
+    """Returns what each seed had pending as one chunk, `[S, T]` each."""
+    if not notes[0]:
+        return ()
+    return ({name: np.array([note[name] for note in notes]) for name in notes[0]},)
 
 
 def save(problem: Problem, progress: Progress, stores: Stores) -> None:
@@ -64,9 +82,22 @@ def save(problem: Problem, progress: Progress, stores: Stores) -> None:
     for i, seed in enumerate(problem.seeds):
         rows = progress.rows[i]
         notes = {"phase": progress.phase, "step": progress.step, "rows": rows}
+        notes |= {"pending": _listed(progress, i), "seconds": progress.seconds}
         notes |= {"identity": problem.identity(seed), "versions": results.versions()}
         state = seeds.take(progress.state, progress.axes, i)
-        stores[seed].save(number, state, notes, score=rows[-1]["score"])
+        score = rows[-1]["score"] if progress.is_evaluated else _UNKNOWN
+        stores[seed].save(number, state, notes, score=score)
+
+
+def _listed(progress: Progress, i: int) -> dict[str, list[float]]:
+    """Returns what a seed has pending as plain data, exactly."""
+    names = sorted({name for chunk in progress.pending for name in chunk})
+    return {
+        name: np.concatenate(
+            [chunk[name][i] for chunk in progress.pending if name in chunk]
+        ).tolist()
+        for name in names
+    }
 
 
 def keep_offline(problem: Problem, progress: Progress, folders: Sequence[pathlib.Path]) -> None:

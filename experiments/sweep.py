@@ -150,6 +150,8 @@ def _run(
     done = subprocess.run([*command, *words], check=False)
     if done.returncode == 130:
         raise KeyboardInterrupt
+    if done.returncode == cli.PREEMPTED:
+        raise cli.Stopped(cli.PREEMPTED)
     return done.returncode == 0
 
 

@@ -35,7 +35,7 @@ from roid_jax import checkpoint, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
-from roid_jax.report import tables
+from roid_jax.report import progress, tables
 
 Folders = Mapping[int, pathlib.Path]  # by seed
 
@@ -69,6 +69,7 @@ def main() -> None:
     values = flags.FLAGS
     if values.agent == "list":
         return tables.show(train_report.list_agents(), rich.console.Console(highlight=False))
+    cli.mind_preemption()
     everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
         config = asked.configured()
@@ -86,12 +87,14 @@ def main() -> None:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
     with contextlib.ExitStack() as stack:
         with cli.border():
+            for n in numbers:
+                stack.enter_context(results.hold(results.open_workdir(folders[n])))
             stores = {
-                n: stack.enter_context(
-                    checkpoint.Checkpoints(results.open_workdir(folders[n]) / "checkpoints")
-                )
+                n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
                 for n in numbers
             }
+            for n, store in stores.items():
+                _look_over(folders[n], store, console)
             parts = [(driver.with_seeds(problem, n), step) for n, step in saved.groups(stores)]
             for part, step in parts:  # all of them before the first begins
                 _check(part, step, stores)
@@ -148,6 +151,18 @@ def run(
             train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
 
 
+def _look_over(folder: pathlib.Path, store: checkpoint.Checkpoints, console: rich.console.Console):
+    """Puts broken checkpoints aside and says so; a ValueError where results have none left."""
+    for moved in store.drop_broken():
+        console.print(f"{moved.stem} in {moved.parent} cannot be read; it is now {moved.name}.")
+    # The first of two rows was saved before the second was written.
+    if store.latest() is None and train_report.count_rows(folder) > 1:
+        raise ValueError(
+            f"there are results in {str(folder)!r} and no checkpoint that can be read; remove it "
+            "to begin again, or name another --workdir."
+        )
+
+
 def _check(problem: driver.Problem, step: int | None, stores: saved.Stores) -> None:
     """Raises a ValueError of one line where runs cannot go on from that checkpoint."""
     if step is None:
@@ -162,14 +177,14 @@ def _start(
 ) -> driver.Progress:
     """Returns where runs begin: as they were saved, with others' offline phase, or at nothing."""
     if step is not None:
-        progress = saved.restore(problem, stores, step)
-        if problem.env.keeps_state and progress.phase == "online":
+        found = saved.restore(problem, stores, step)
+        if problem.env.keeps_state and found.phase == "online":
             console.print(
                 f"{problem.env_name} keeps its state to itself: its episode is cut, and a new one "
                 "begins.",
                 soft_wrap=True,
             )
-        return progress
+        return found
     if flags.FLAGS.from_checkpoint is None:
         return driver.begin(problem)
     source = flags.FLAGS.from_checkpoint
@@ -184,17 +199,23 @@ def _run_phase(
     live: Live,
     console: rich.console.Console,
 ) -> driver.Progress:
-    """Runs a phase to its end with a bar, saving the runs after every evaluation."""
+    """Runs a phase to its end with a bar, saving the runs after every evaluation.
+
+    And at once, where the process is asked to stop.
+    """
     total = getattr(problem.config, f"{state.phase}_steps")
     names = f"seed {problem.seeds[0]}" if len(problem.seeds) == 1 else f"{len(problem.seeds)} seeds"
     try:
-        with cli.track(
+        with progress.track(
             f"{state.phase}, {names}", total, console, unit="steps", done=state.step
         ) as advance:
             for after in phases.run_phase(problem, state, advance):
                 state = after
-                saved.save(problem, state, stores)
-                live.add(state)
+                if state.is_evaluated or cli.is_asked_to_stop():
+                    saved.save(problem, state, stores)
+                if state.is_evaluated:
+                    live.add(state)
+                cli.stop_if_asked()
     except driver.Diverged as error:
         last = stores[problem.seeds[0]].latest()
         where = folders[problem.seeds[0]].parent

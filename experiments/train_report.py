@@ -96,6 +96,12 @@ def read(folder: pathlib.Path) -> Finished:
     return Finished(rows=results.read_rows(folder / "results.jsonl"), summary=summary)
 
 
+def count_rows(folder: pathlib.Path) -> int:
+    """Returns how many evaluations the results of a run have."""
+    file = folder / "results.jsonl"
+    return len(file.read_bytes().splitlines()) if file.is_file() else 0
+
+
 def make_table(problem: Problem, finished: Sequence[Finished]) -> tables.Table:
     """Returns a line for each seed, and one for their mean."""
     names = ("offline_score", "online_last", "online_mean_of_last_10", "online_best")

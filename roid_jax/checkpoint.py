@@ -1,21 +1,34 @@
 """The door to disk for states: Orbax checkpoints, written in the background, whole or not at all.
 
 A checkpoint holds a pytree of arrays, random keys included, and notes: plain data such as the rows
-reported so far and the configuration. A run that is killed goes on from the last whole one.
+reported so far and the configuration. With them is a checksum of every array, so that a disk that
+changed a byte is found out. A run that is killed goes on from the last whole one.
 """
 
+import contextlib
+import hashlib
 import json
+import logging
 import os
 import pathlib
 import shutil
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
+
+_CHECKSUM = "checksum"  # its name among the notes on disk
+
+
+class NotSaved(OSError):
+    """A checkpoint could not be written; those before it are as they were."""
 
 
 class Checkpoints:
@@ -50,9 +63,49 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self._manager.wait_until_finished()
-        self._manager.close()
+    def __exit__(self, kind: type | None, *_: Any) -> None:
+        try:
+            self.wait()
+        except NotSaved:
+            if kind is None:
+                raise
+        finally:
+            with contextlib.suppress(Exception):  # it waits once more
+                self._manager.close()
+
+    def wait(self) -> None:
+        """Waits until everything is on disk."""
+        with self._writing():
+            self._manager.wait_until_finished()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # Orbax raises whatever its parts do
+            words = str(error).split("; ")[-1].split("\n")[0]
+            steps = self._manager.all_steps(read=True)
+            kept = f"checkpoint {max(steps)} is whole" if steps else "there is none before it"
+            raise NotSaved(
+                f"cannot write a checkpoint to {self._manager.directory} ({words}); {kept}."
+            ) from error
+
+    def drop_broken(self) -> list[pathlib.Path]:
+        """Puts checkpoints that cannot be read out of the way; returns where they are now.
+
+        Looks at those that a run would go on from.
+        """
+        moved = []
+        for step in self.recent():
+            try:
+                self._require_whole(step, self._read(step, state=ocp.args.StandardRestore()))
+            except ValueError:
+                folder = pathlib.Path(self._manager.directory) / str(step)
+                moved.append(_free(folder.with_name(f"{step}.broken")))
+                folder.rename(moved[-1])
+        if moved:
+            self._manager.reload()
+        return moved
 
     def latest(self) -> int | None:
         """Returns the step of the last whole checkpoint, or None."""
@@ -69,17 +122,21 @@ class Checkpoints:
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
         plain = jax.tree.map(jnp.copy, without_key_types(state))
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(plain), notes=ocp.args.JsonSave(notes)
-            ),
-            metrics={"score": score},
-        )
+        notes = {**notes, _CHECKSUM: checksum(plain)}
+        with self._writing():
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(plain), notes=ocp.args.JsonSave(notes)
+                ),
+                metrics={"score": score},
+            )
 
     def notes(self, step: int) -> Notes:
         """Returns the notes of a checkpoint alone."""
-        return self._read(step, notes=ocp.args.JsonRestore())["notes"]
+        notes = dict(self._read(step, notes=ocp.args.JsonRestore())["notes"])
+        notes.pop(_CHECKSUM, None)
+        return notes
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
@@ -88,18 +145,69 @@ class Checkpoints:
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
             jax.eval_shape(without_key_types, like),
         )
-        found = self._read(step, state=ocp.args.StandardRestore(shapes))["state"]
-        return jax.tree.map(_with_type, found, like)
+        found = self._read(step, state=ocp.args.StandardRestore(shapes))
+        self._require_whole(step, found)
+        return jax.tree.map(_with_type, found["state"], like)
+
+    def _require_whole(self, step: int, found: Any) -> None:
+        """Raises a ValueError of one line where arrays are not what was saved."""
+        noted = self._read(step, notes=ocp.args.JsonRestore())["notes"]
+        if not isinstance(noted, dict) or noted.get(_CHECKSUM) != checksum(found["state"]):
+            raise ValueError(self._unreadable(step, "its bytes have changed"))
 
     def _read(self, step: int, **what: Any) -> Any:
+        _keep_quiet_of_closed_loops()
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**what))
         except Exception as error:  # Orbax raises whatever its parts do
-            folder = self._manager.directory / str(step)
-            raise ValueError(
-                f"cannot read the checkpoint {folder} ({type(error).__name__}); remove it to go on "
-                "from the one before, or take another directory."
-            ) from error
+            raise ValueError(self._unreadable(step, type(error).__name__)) from error
+
+    def _unreadable(self, step: int, why: str) -> str:
+        return (
+            f"cannot read the checkpoint {self._manager.directory / str(step)} ({why}); remove it "
+            "to go on from the one before, or take another directory."
+        )
+
+
+_CLOSED = "Event loop is closed"
+
+
+def _keep_quiet_of_closed_loops() -> None:
+    """Drops what threads of a reading that failed go on to complain of: one line says it all.
+
+    Orbax leaves its event loop at the first array that cannot be read; those still on their way
+    then find it closed, and print so.
+    """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    if sys.unraisablehook is not _hook:
+        _before[:] = [sys.unraisablehook]
+        sys.unraisablehook = _hook
+
+
+_before: list[Callable] = []
+
+
+def _hook(raised: Any) -> None:
+    if not (raised.exc_type is RuntimeError and str(raised.exc_value) == _CLOSED):
+        _before[0](raised)
+
+
+def _free(path: pathlib.Path) -> pathlib.Path:
+    """Returns the path, with a number after it where there is something."""
+    number, found = 0, path
+    while found.exists():
+        number, found = number + 1, path.with_name(f"{path.name}-{number + 1}")
+    return found
+
+
+def checksum(plain: Any) -> str:
+    """Returns a sha256 over all arrays, whatever the containers they are in."""
+    sums = []
+    for leaf in jax.tree.leaves(plain):
+        array = np.ascontiguousarray(leaf)
+        head = f"{array.dtype}{array.shape}".encode()
+        sums.append(hashlib.sha256(head + array.tobytes()).hexdigest())
+    return hashlib.sha256("".join(sorted(sums)).encode()).hexdigest()
 
 
 def _score(metrics: dict[str, float]) -> float:

@@ -1,6 +1,8 @@
 """The door to disk for results: rows, the resolved configuration, versions; whole or not at all."""
 
+import contextlib
 import csv
+import fcntl
 import importlib.metadata
 import io
 import json
@@ -9,7 +11,7 @@ import pathlib
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -57,6 +59,30 @@ def open_workdir(path: str | os.PathLike) -> pathlib.Path:
             "name a directory you can write to with --workdir."
         ) from error
     return workdir
+
+
+@contextlib.contextmanager
+def hold(folder: pathlib.Path) -> Iterator[None]:
+    """Keeps a directory to this process while the block runs; a ValueError if another has it.
+
+    The lock is the system's, so it ends with the process, however that ends. (On disks that know
+    no locks there is none.)
+    """
+    with open(folder / ".lock", "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            who = file.read().strip() or "another process"
+            raise ValueError(
+                f"{str(folder)!r} is in use by {who}; wait for it, or name another --workdir."
+            ) from None
+        except OSError:
+            pass
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,47 @@
+"""Compiled programs on disk, for the next run."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import platform
+
+import jax
+
+_LARGEST_CACHE = 2**30  # bytes of compiled programs
+
+
+def keep() -> None:
+    """Keeps what is compiled on disk, for the next run; JAX's own variables can say otherwise.
+
+    `JAX_COMPILATION_CACHE_DIR` names another place, `JAX_ENABLE_COMPILATION_CACHE=false` none.
+    """
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    if jax.config.jax_compilation_cache_dir is None:
+        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        folder = pathlib.Path(home, "roid_jax", "compiled", _processor()).expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        _prune(folder)
+
+
+def _prune(folder: pathlib.Path) -> None:
+    """Removes the oldest files where there are more than fit; JAX's own limit needs filelock."""
+    with contextlib.suppress(OSError):  # another process may be at it
+        files = sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime)
+        excess = sum(file.stat().st_size for file in files) - _LARGEST_CACHE
+        for file in files:
+            if excess <= 0:
+                return
+            excess -= file.stat().st_size
+            file.unlink(missing_ok=True)
+
+
+def _processor() -> str:
+    """Returns a name for what this processor can do: another may not run what it compiled."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    able = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()}-{hashlib.sha256(able.encode()).hexdigest()[:8]}"
