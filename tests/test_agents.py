@@ -80,7 +80,8 @@ def test_it_takes_offline_and_online_steps_on_every_task(agent, task, data):
         before = _numbers(state)
         advance = phases._make_advance(made, phase)
         for start in range(0, getattr(made.config, f"{phase}_steps"), 2):
-            after, metrics = advance(state.state, start, 2)
+            learn = phase == "offline" or start >= made.agent.warmup_steps
+            after, metrics = advance(state.state, start, 2, learn)
             assert all(np.all(np.isfinite(values)) for values in metrics.values())
             state = state._replace(state=after, step=start + 2)
         has_moved = any(np.any(a != b) for a, b in zip(before, _numbers(state), strict=True))
@@ -112,12 +113,13 @@ def run(made, store, *, stop=None):
 
 
 @pytest.mark.parametrize("agent", sorted(named.AGENTS))
-def test_a_run_that_was_stopped_twice_ends_as_one_that_was_left_alone(agent, data, tmp_path):
+def test_a_run_that_was_stopped_anywhere_ends_as_one_that_was_left_alone(agent, data, tmp_path):
     made = problem(agent, "hopper", data)
     with checkpoint.Checkpoints(tmp_path / "whole") as store:
         whole = run(made, store)
     first = made.config.offline_steps
-    for stop in (first, first + 1 + 4, None):  # at the end of offline, in the middle of online
+    # In the middle of an interval offline, at the end of offline, twice in the middle online.
+    for stop in (2, first, first + 1 + 1, first + 1 + 6, None):
         with checkpoint.Checkpoints(tmp_path / "parts") as store:
-            digest = run(problem(agent, "hopper", data), store, stop=stop)
+            digest = run(problem(agent, "hopper", data, chunk=2), store, stop=stop)
     assert digest == whole

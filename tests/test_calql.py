@@ -133,6 +133,36 @@ def test_everything_moves_by_gradients_at_the_same_point():
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-5)
 
 
+def test_at_first_the_policy_clones_if_asked_to():
+    agent, parts, dataset, state = make(dataclasses.replace(CONFIG, cloning_steps=2))
+    key = jax.random.key(5)
+    rows, _ = replay.sample_dataset(jax.random.split(key)[0], dataset, 6)
+    batch = sac.unpack(parts, rows, largest_action=0.99999)
+
+    def likelihood(params):
+        policy = parts.actor.apply(params, batch.obs)
+        normal, raw = policy.distribution, jnp.arctanh(batch.action)
+        squashing = jnp.sum(jnp.log(1.0 - batch.action**2), axis=1)
+        return jnp.mean(normal.log_prob(raw) - squashing)
+
+    gradient = jax.tree.map(lambda leaf: -leaf, jax.grad(likelihood)(state.actor.params))
+    expected = base.descend(parts.optimiser, state.actor, gradient)
+    for step, clones in ((0, True), (1, True), (2, False)):
+        found, _ = agent.offline_update(key, step, state, dataset)
+        pairs = zip(*map(jax.tree.leaves, (found.actor, expected)), strict=True)
+        is_close = all(np.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in pairs)
+        assert is_close == clones
+
+
+def test_rewards_and_returns_are_scaled_alike():
+    _, parts, dataset, _ = make(dataclasses.replace(CONFIG, reward_scale=0.25))
+    _, plain, _, _ = make()
+    rows = dataset.rows[:4]
+    scaled, batch = calql._unpack(parts, rows), calql._unpack(plain, rows)
+    np.testing.assert_allclose(scaled.reward, 0.25 * np.asarray(batch.reward))
+    np.testing.assert_allclose(scaled.return_to_go, 0.25 * np.asarray(batch.return_to_go))
+
+
 def test_the_deviation_begins_smaller_by_a_shift_that_is_learned():
     _, parts, _, state = make()
     params = state.actor.params["params"]

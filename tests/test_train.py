@@ -1,8 +1,6 @@
 """`experiments.train` as a user meets it, at tiny size."""
 
 import json
-import os
-import pathlib
 import re
 import shutil
 import signal
@@ -13,44 +11,14 @@ import time
 import h5py
 import numpy as np
 import pytest
+from smoke_runs import ROOT, call, command, environment, finish, rows, summary
 
 from experiments import cli, profiles
 from roid_jax.agents import named
 
-ROOT = pathlib.Path(__file__).parent.parent
-
-
-def command(*flags):
-    return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
-
-
-def environment(home):
-    return os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "COLUMNS": "100",
-        "HOME": str(home),
-        "XDG_CACHE_HOME": str(home / "cache"),
-    }
-
-
-def call(home, *flags):
-    return finish(home, command(*flags))
-
 
 def report(home, *words):
     return finish(home, [sys.executable, "-m", "experiments.report", *map(str, words)])
-
-
-def finish(home, words):
-    return subprocess.run(
-        words,
-        cwd=ROOT,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +29,6 @@ def home(tmp_path_factory):
     assert done.stderr == ""
     assert "roid (ids) on hopper: score" in done.stdout
     return home
-
-
-def summary(workdir, seed=0):
-    return json.loads((workdir / f"seed_{seed}" / "summary.json").read_text())
-
-
-def rows(workdir):
-    lines = (workdir / "seed_0" / "results.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def test_there_is_a_row_for_every_evaluation_with_what_to_watch(home):

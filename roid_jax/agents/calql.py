@@ -28,7 +28,8 @@ class CalqlConfig:
     """What the algorithm is made of.
 
     Its authors have no setting for locomotion. Rates, starts and the backup are theirs; `hidden`
-    and `conservatism`, with no Lagrange multiplier, are what others use for CQL there. They act for
+    and `conservatism`, with no Lagrange multiplier, are what others use for CQL there, as is a
+    policy that first clones, which needs fewer steps to be worth following. They act for
     a whole episode and then learn as many times; here a step of each follows the other. With the
     floor lived rows are drawn from episodes that have ended, whose returns are known.
     """
@@ -46,6 +47,8 @@ class CalqlConfig:
     conservatism: float = 5.0  # weight of the pushing
     num_actions: int = 10  # of each of three kinds, to push on
     max_backup: bool = True  # the best of as many actions at the successor; else one
+    reward_scale: float = 1.0  # of rewards and returns
+    cloning_steps: int = 0  # of the offline phase's first, in which the policy clones
     updates: int = 1  # a step of the environment
     offline_fraction: float = 0.5  # of an online batch
     warmup_steps: int = 1001  # without updates: until one episode has ended
@@ -53,12 +56,12 @@ class CalqlConfig:
     def __post_init__(self):
         cfg.check_layers("hidden", self.hidden)
         cfg.check_number(self, "actor_rate", "critic_rate", "polyak", above=0)
-        cfg.check_number(self, "initial_temperature", above=0)
+        cfg.check_number(self, "initial_temperature", "reward_scale", above=0)
         cfg.check_number(self, "entropy_per_dimension")
         cfg.check_number(self, "conservatism", least=0)
         cfg.check_between("discount", self.discount, 0, 1)
         cfg.check_whole(self, "batch_size", "num_critics", "num_actions", "updates")
-        cfg.check_whole(self, "warmup_steps", least=0, most=100_000_000)
+        cfg.check_whole(self, "warmup_steps", "cloning_steps", least=0, most=100_000_000)
         cfg.check_share("offline_fraction", self.offline_fraction)
 
 
@@ -104,10 +107,9 @@ def offline_update(
     parts: Parts, key: Key, step: Array, state: SacState, dataset: replay.Dataset
 ) -> tuple[SacState, dict[str, Array]]:
     """Moves everything once, on a batch of logged rows."""
-    del step
     key_rows, key_update = jax.random.split(key)
     rows, _ = replay.sample_dataset(key_rows, dataset, parts.config.batch_size)
-    return _update(parts, state, key_update, rows)
+    return _update(parts, state, key_update, rows, clones=step < parts.config.cloning_steps)
 
 
 def online_update(
@@ -142,10 +144,10 @@ def _draw_lived(
 
 
 def _update(
-    parts: Parts, state: SacState, key: Key, rows: Array
+    parts: Parts, state: SacState, key: Key, rows: Array, *, clones: Array | bool = False
 ) -> tuple[SacState, dict[str, Array]]:
     """Moves actor, temperature and critics by gradients at the same point, and targets a little."""
-    batch = sac.unpack(parts, rows, largest_action=LARGEST_ACTION)
+    batch = _unpack(parts, rows)
     key_target, key_push, key_actor = jax.random.split(key, 3)
     target = critic_target(key_target, state, batch, parts)
 
@@ -157,7 +159,8 @@ def _update(
         return loss, {"td_loss": jnp.mean(td_loss), "gap": jnp.mean(gap)}
 
     def policy_loss(params: networks.Params) -> tuple[Array, Array]:
-        return sac.actor_loss(key_actor, params, state, batch.obs, parts)
+        loss, entropy = sac.actor_loss(key_actor, params, state, batch.obs, parts)
+        return jnp.where(clones, cloning_loss(params, batch, parts), loss), entropy
 
     gradient, metrics = jax.grad(value_loss, has_aux=True)(state.critics.params)
     critics = base.descend(parts.critic_optimiser, state.critics, gradient)
@@ -175,6 +178,18 @@ def _update(
     temperature = jnp.exp(state.log_temperature.params)
     metrics |= {"value": jnp.mean(target), "entropy": entropy, "temperature": temperature}
     return state, metrics
+
+
+def _unpack(parts: Parts, rows: Array) -> Transitions:
+    """Returns `[B, R]` rows as transitions, rewards and returns scaled."""
+    batch = sac.unpack(parts, rows, largest_action=LARGEST_ACTION)
+    scale = parts.config.reward_scale
+    return batch._replace(reward=scale * batch.reward, return_to_go=scale * batch.return_to_go)
+
+
+def cloning_loss(params: networks.Params, batch: Transitions, parts: Parts) -> Array:
+    """Returns the mean of -log pi(a|s) of what was done."""
+    return -jnp.mean(parts.actor.apply(params, batch.obs).log_prob(batch.action))
 
 
 def critic_target(key: Key, state: SacState, batch: Transitions, parts: Parts) -> Array:

@@ -1,0 +1,58 @@
+"""`experiments.train` in processes of its own, at tiny size."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def command(*flags):
+    return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
+
+
+def environment(home):
+    return os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "COLUMNS": "100",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+    }
+
+
+def start(home, *flags):
+    return subprocess.Popen(
+        command(*flags),
+        cwd=ROOT,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def call(home, *flags):
+    return finish(home, command(*flags))
+
+
+def finish(home, words):
+    return subprocess.run(
+        words,
+        cwd=ROOT,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def summary(workdir, seed=0):
+    return json.loads((workdir / f"seed_{seed}" / "summary.json").read_text())
+
+
+def rows(workdir):
+    lines = (workdir / "seed_0" / "results.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]

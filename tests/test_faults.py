@@ -1,0 +1,118 @@
+"""What a training does when it is stopped, its workdir is shared, or its files are damaged."""
+
+import shutil
+import signal
+import time
+
+import pytest
+import smoke_runs
+from smoke_runs import call, summary
+
+MORE = "--config.online_steps=110"  # a run that ended goes on for some steps
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("faults")
+    done = call(home, f"--workdir={home / 'whole'}")
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture(scope="module")
+def longer(home):
+    """The digest of the run that went on undisturbed."""
+    shutil.copytree(home / "whole", home / "longer")
+    done = call(home, f"--workdir={home / 'longer'}", MORE)
+    assert done.returncode == 0, done.stderr
+    return summary(home / "longer")["digest"]
+
+
+def wait_for(condition, run):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def assert_one_line(done, code, *words):
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_run_that_is_asked_to_stop_saves_at_once_and_ends_the_same(home, tmp_path, number, code):
+    workdir = tmp_path / "stopped"
+    run = smoke_runs.start(home, f"--workdir={workdir}", "--config.chunk=5")
+    checkpoints = workdir / "seed_0" / "checkpoints"
+    wait_for(lambda: (checkpoints / "101").is_dir(), run)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == code
+    assert "all is saved, and the same command goes on" in said and "Traceback" not in said
+    done = call(home, f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    assert summary(workdir)["digest"] == summary(home / "whole")["digest"]
+
+
+def test_two_processes_do_not_share_a_workdir(home, tmp_path):
+    workdir = tmp_path / "shared"
+    run = smoke_runs.start(home, f"--workdir={workdir}")
+    lock = workdir / "seed_0" / ".lock"
+    wait_for(lambda: lock.is_file() and lock.read_text(), run)
+    second = call(home, f"--workdir={workdir}")
+    assert_one_line(second, 2, "is in use by process", str(run.pid))
+    other_seed = call(home, f"--workdir={workdir}", "--seed=1", "--config.offline_steps=0")
+    assert other_seed.returncode == 0, other_seed.stderr
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    assert summary(workdir)["digest"] == summary(home / "whole")["digest"]
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def largest(folder):
+    return max((f for f in folder.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
+
+
+DAMAGES = {
+    "flipped": lambda last: flip(largest(last / "state")),
+    "truncated": lambda last: cut(largest(last / "state")),
+    "notes": lambda last: cut(last / "notes" / "metadata"),
+    "half deleted": lambda last: shutil.rmtree(last / "state"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_checkpoint_is_put_aside_and_the_one_before_goes_on(
+    home, longer, tmp_path, damage
+):
+    workdir = tmp_path / "broken"
+    shutil.copytree(home / "whole", workdir)
+    checkpoints = workdir / "seed_0" / "checkpoints"
+    DAMAGES[damage](checkpoints / "201")
+    done = call(home, f"--workdir={workdir}", MORE)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    said = " ".join(done.stdout.split())
+    assert "201 in" in said and "cannot be read; it is now 201.broken" in said
+    assert (checkpoints / "201.broken").is_dir()
+    assert summary(workdir)["digest"] == longer
+
+
+def test_results_without_a_checkpoint_are_not_overwritten(home, tmp_path):
+    workdir = tmp_path / "lost"
+    shutil.copytree(home / "whole", workdir)
+    before = (workdir / "seed_0" / "results.jsonl").read_bytes()
+    shutil.rmtree(workdir / "seed_0" / "checkpoints")
+    done = call(home, f"--workdir={workdir}")
+    assert_one_line(done, 2, "no checkpoint that can be read", "remove it to begin again")
+    assert (workdir / "seed_0" / "results.jsonl").read_bytes() == before
