@@ -8,12 +8,10 @@ changed a byte is found out. A run that is killed goes on from the last whole on
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import pathlib
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -21,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from roid_jax import orbax_quiet
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
@@ -38,6 +38,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2, read_only: bool = False):
+        orbax_quiet.hear_it_once()
         folder = pathlib.Path(directory).expanduser().absolute()
         self._keep = keep
         # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
@@ -84,7 +85,8 @@ class Checkpoints:
             yield
         except Exception as error:  # Orbax raises whatever its parts do
             words = str(error).split("; ")[-1].split("\n")[0]
-            steps = self._manager.all_steps(read=True)
+            self._manager.reload()
+            steps = self._manager.all_steps()
             kept = f"checkpoint {max(steps)} is whole" if steps else "there is none before it"
             raise NotSaved(
                 f"cannot write a checkpoint to {self._manager.directory} ({words}); {kept}."
@@ -156,7 +158,6 @@ class Checkpoints:
             raise ValueError(self._unreadable(step, "its bytes have changed"))
 
     def _read(self, step: int, **what: Any) -> Any:
-        _keep_quiet_of_closed_loops()
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**what))
         except Exception as error:  # Orbax raises whatever its parts do
@@ -167,29 +168,6 @@ class Checkpoints:
             f"cannot read the checkpoint {self._manager.directory / str(step)} ({why}); remove it "
             "to go on from the one before, or take another directory."
         )
-
-
-_CLOSED = "Event loop is closed"
-
-
-def _keep_quiet_of_closed_loops() -> None:
-    """Drops what threads of a reading that failed go on to complain of: one line says it all.
-
-    Orbax leaves its event loop at the first array that cannot be read; those still on their way
-    then find it closed, and print so.
-    """
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    if sys.unraisablehook is not _hook:
-        _before[:] = [sys.unraisablehook]
-        sys.unraisablehook = _hook
-
-
-_before: list[Callable] = []
-
-
-def _hook(raised: Any) -> None:
-    if not (raised.exc_type is RuntimeError and str(raised.exc_value) == _CLOSED):
-        _before[0](raised)
 
 
 def _free(path: pathlib.Path) -> pathlib.Path:

@@ -108,6 +108,16 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_goes_on(
     assert summary(workdir)["digest"] == longer
 
 
+def test_a_disk_that_is_full_is_said_in_one_line_and_loses_nothing(home, tmp_path):
+    workdir = tmp_path / "full"
+    command = smoke_runs.command(f"--workdir={workdir}")
+    with_little_room = ["bash", "-c", 'ulimit -f 20; exec "$@"', "bash", *command]  # KB of a file
+    assert_one_line(smoke_runs.finish(home, with_little_room), 1, "cannot write")
+    done = call(home, f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    assert summary(workdir)["digest"] == summary(home / "whole")["digest"]
+
+
 def test_results_without_a_checkpoint_are_not_overwritten(home, tmp_path):
     workdir = tmp_path / "lost"
     shutil.copytree(home / "whole", workdir)

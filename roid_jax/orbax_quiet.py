@@ -1,0 +1,34 @@
+"""What Orbax's threads print of a failure beside raising it, kept from the terminal."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_CLOSED = "Event loop is closed"
+
+
+def hear_it_once() -> None:
+    """Drops what Orbax's threads print of a failure beside raising it: one line says it all.
+
+    It leaves its event loop at the first array that cannot be read; those still on their way then
+    find it closed, and say so. What cannot be written it logs, with where in itself that was.
+    """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    logging.getLogger("absl").addFilter(_is_news)
+    if sys.unraisablehook is not _hook:
+        _before[:] = [sys.unraisablehook]
+        sys.unraisablehook = _hook
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and f"{os.sep}orbax{os.sep}" in record.pathname)
+
+
+_before: list[Callable] = []
+
+
+def _hook(raised: Any) -> None:
+    if not (raised.exc_type is RuntimeError and str(raised.exc_value) == _CLOSED):
+        _before[0](raised)
