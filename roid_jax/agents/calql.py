@@ -47,6 +47,7 @@ class CalqlConfig:
     conservatism: float = 5.0  # weight of the pushing
     num_actions: int = 10  # of each of three kinds, to push on
     max_backup: bool = True  # the best of as many actions at the successor; else one
+    layer_norm: bool = False  # in the critics
     reward_scale: float = 1.0  # of rewards and returns
     cloning_steps: int = 0  # of the offline phase's first, in which the policy clones
     updates: int = 1  # a step of the environment
@@ -83,7 +84,7 @@ def make_parts(config: CalqlConfig, spec: Spec) -> Parts:
         config=config,
         spec=spec,
         actor=networks.GaussianActor(config.hidden, spec.action_dim, start=start, scaled=True),
-        critic=networks.Critic(config.hidden, start=start),
+        critic=networks.Critic(config.hidden, start, config.layer_norm),
         optimiser=optax.adam(config.actor_rate),
         critic_optimiser=optax.adam(config.critic_rate),
     )
