@@ -33,6 +33,7 @@ _ROWS = {
     "uncalibrated_information": "the same with alpha = 1",
     "off_anchor": "share of states where the selector leaves it",
     "regret_of_anchor": "its expected regret",
+    "regret_over_value": "  as a share of the value",
     "spread": "standard deviation of the critics there",
     "spread_over_value": "  as a share of the value",
     "signal": "variance of values over states / over critics",
@@ -68,7 +69,7 @@ def main() -> None:
         if not (folder / "offline").is_dir():
             raise ValueError(f"the offline phase of {folder} is not done.")
         progress = revive.at_handover(problem, folder)
-        out = results.open_workdir(values.out or folder)
+        out = results.open_workdir(values.out or folder, flag="--out")
         if values.dataset:
             problem = revive.problem_of(folder, dataset=values.dataset)
         explained = explain(problem, progress, values.states)

@@ -22,6 +22,7 @@ from absl import flags
 from experiments import cli, report_pages, report_panels, report_runs, report_tables, videos
 from experiments.report_runs import Run
 from roid_jax import results
+from roid_jax.envs import render
 from roid_jax.report import figures, tables
 
 
@@ -36,23 +37,25 @@ def main(*words: str) -> None:
     console = rich.console.Console(highlight=False)
     with cli.border():
         studies = [word for word in words if is_study(word)]
-        runs = report_runs.read([word for word in words if word not in studies])
-        out = results.open_workdir(flags.FLAGS.out)
+        others = [word for word in words if word not in studies]
+        runs = report_runs.read(others) if others or not studies else []
+        out = results.open_workdir(flags.FLAGS.out, flag="--out")
         if flags.FLAGS.video:
-            videos.require_renderer()
+            render.require()
             for run in runs:
                 videos.record_missing(run.folder, console)
         made = report_tables.make(runs)
         write(out, runs, made, studies)
-    for name in ("scores", "overall"):
-        if name in made:
-            tables.show(made[name], console)
+    if runs:
+        tables.show(report_tables.brief(runs), console)
+    if "overall" in made:
+        tables.show(made["overall"], console)
     console.print(f"The report is in {out}/; open {out}/index.html.", soft_wrap=True)
 
 
 def is_study(word: str) -> bool:
     """Whether it is a workdir with tables and figures of the linear path."""
-    return (results.expand(word) / "tables.md").is_file()
+    return (results.expand(word.partition("=")[2] or word) / "tables.md").is_file()
 
 
 def write(
@@ -61,8 +64,8 @@ def write(
     """Writes the whole report into a directory."""
     results.write_csv(out / "results.csv", report_runs.flatten(runs))
     for name, table in made.items():
-        for suffix, render in _TABLES.items():
-            results.write_bytes(out / f"{name}.{suffix}", render(table).encode())
+        for suffix, written in _TABLES.items():
+            results.write_bytes(out / f"{name}.{suffix}", written(table).encode())
     panels = report_panels.make(runs)
     draw(out, panels)
     pages = results.open_workdir(out / "runs")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 from experiments import candidates, report_panels, report_runs, report_tables
 from experiments.report_runs import Run
@@ -37,16 +36,18 @@ def index(
     """Returns the page of all runs: tables, curves, profiles, and what was run."""
     links = {run.slug: f"runs/{run.slug}.html" for run in runs}
     grouped = _without_repeats([made[key] for key in made if key != "seeds"])
-    parts = [page.Section("Scores", "".join(map(tables.to_html, grouped)))]
+    parts = [page.Section("Scores", "".join(map(tables.to_html, grouped)))] if runs else []
     for name, (title, note) in _FIGURES.items():
         if panels[name]:
             content = plots.figure(panels[name]) + page.paragraph(note)
             parts.append(page.Section(title, content))
-    parts.append(page.Section("Runs", tables.to_html(made["seeds"], links=links)))
+    if runs:
+        parts.append(page.Section("Runs", tables.to_html(made["seeds"], links=links)))
     parts += [page.Section(*study) for study in map(_study, studies)]
-    parts.append(page.Section("What was run", tables.to_html(_settings(runs))))
+    if runs:
+        parts.append(page.Section("What was run", tables.to_html(_settings(runs))))
     names, tasks = report_runs.names(runs), report_runs.tasks(runs)
-    about = f"{len(runs)} runs: {', '.join(names)} on {', '.join(tasks)}."
+    about = f"{len(runs)} runs: {', '.join(names)} on {', '.join(tasks)}." if runs else ""
     return page.render("Offline to online", about, parts)
 
 
@@ -86,13 +87,17 @@ def _settings(runs: Sequence[Run]) -> tables.Table:
 
 def _study(folder: str) -> tuple[str, str]:
     """Returns the title and content of a study of bandits or certificates: tables and figures."""
-    path = results.expand(folder)
-    made = tables.from_markdown((path / "tables.md").read_text(encoding="utf-8"))
+    name, _, given = folder.rpartition("=")
+    path = results.expand(given)
+    try:
+        made = tables.from_markdown((path / "tables.md").read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path / 'tables.md'} is not what experiments.bandits writes.") from None
     pictures = [
         page.picture(file.read_bytes(), file.stem.replace("_", " "))
         for file in sorted(path.glob("*.png"))
     ]
-    return f"Study: {path.name}", "".join([*map(tables.to_html, made), *pictures])
+    return f"Study: {name or path.name}", "".join([*map(tables.to_html, made), *pictures])
 
 
 def of_run(run: Run, video: pathlib.Path | None) -> str:
@@ -107,15 +112,9 @@ def of_run(run: Run, video: pathlib.Path | None) -> str:
         content = f'<img alt="an episode of the policy" src="{video.name}">'
         parts.append(page.Section("An episode", content))
     parts.append(page.Section("Curves", plots.figure(report_panels.of_run(run))))
-    seen = read_candidates(run)
+    seen = show_candidates(run)
     if seen:
-        note = (
-            f"Candidates at states of the data, {seen['when']}, with eta = {seen['eta']:g}. The "
-            "solid line is the level of the chosen one's ratio."
-        )
-        panels = report_panels.candidates(seen["states"], eta=seen["eta"])
-        content = plots.figure(panels) + page.paragraph(note)
-        parts.append(page.Section("Regret against information", content))
+        parts.append(page.Section("Regret against information", seen))
     command = " ".join(run.about["command"])
     settings = json.dumps(
         {"config": run.about["config"], "versions": run.about["versions"]}, indent=2
@@ -127,10 +126,15 @@ def of_run(run: Run, video: pathlib.Path | None) -> str:
     return page.render(title, about, parts, back="../index.html")
 
 
-def read_candidates(run: Run) -> dict[str, Any] | None:
-    """Returns what a training wrote of its candidates, if it did and it can be read."""
+def show_candidates(run: Run) -> str:
+    """Returns what a training wrote of its candidates, as HTML; none if it cannot be read."""
     try:
-        found = json.loads((run.folder / candidates.FILE).read_text(encoding="utf-8"))
-        return found if {"when", "eta", "states"} <= set(found) else None
-    except (OSError, ValueError, TypeError):
-        return None
+        seen = json.loads((run.folder / candidates.FILE).read_text(encoding="utf-8"))
+        note = (
+            f"Candidates at states of the data, {seen['when']}, with eta = {seen['eta']:g}. The "
+            "solid line is the level of the chosen one's ratio."
+        )
+        panels = report_panels.candidates(seen["states"], eta=seen["eta"])
+        return plots.figure(panels) + page.paragraph(note)
+    except (OSError, ValueError, TypeError, LookupError):
+        return ""

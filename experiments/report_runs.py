@@ -38,7 +38,8 @@ class Run(NamedTuple):
     def slug(self) -> str:
         """What its page is called, without signs that a file's name had better not have."""
         words = f"{self.name}-{self.task}-seed-{self.seed}"
-        return "".join(sign if sign.isalnum() or sign in "-._" else "-" for sign in words)
+        plain = "".join(sign if sign.isalnum() or sign in "-._" else "-" for sign in words)
+        return plain.lstrip(".-")
 
     @property
     def scores(self) -> dict[str, float | None]:
@@ -61,6 +62,9 @@ def read(words: Sequence[str]) -> list[Run]:
     for (name, task, seed), number in Counter(run[:3] for run in runs).items():
         if number > 1:
             raise ValueError(f"seed {seed} of {name!r} on {task} is there twice; name one <name>=.")
+    for slug, number in Counter(run.slug for run in runs).items():
+        if number > 1:
+            raise ValueError(f"two runs would have the page {slug}.html; name one <name>=.")
     if not any(run.online for run in runs):
         raise ValueError("none of these runs has come to its online phase.")
     return runs
@@ -91,7 +95,9 @@ def read_seed(name: str, file: pathlib.Path) -> Run:
         found = Run(name, task_of(about), run["seed"], rows, about, file.parent)
         if not all(isinstance(row["step"], int) and row["phase"] for row in rows):
             raise TypeError
-        _ = found.scores
+        _ = [float(row["score"]) + float(row["score_error"]) for row in rows], found.scores
+        _ = [about["versions"][name] for name in ("roid_jax", "jax", "mujoco", "device")]
+        _ = [about["config"][f"{name}_steps"] + 0 for name in ("offline", "online")]
         return found
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"{file.parent} is not what experiments.train writes.") from None

@@ -57,10 +57,23 @@ def by_task(runs: Sequence[Run]) -> tables.Table:
         "before its first step; last 10: the mean of the last ten evaluations, or of all that are "
         "online; best: the highest of them, which no one would know without evaluating.",
         _INTERVALS,
-        "Quoted: what the paper prints for that agent and task, offline \u2192 online, at its own "
-        "budget.",
+        "Quoted: what the paper prints for that agent on D4RL's data, offline \u2192 online, at a "
+        "budget of its own.",
     )
     return tables.Table("Offline to online", heads, tuple(body), notes, text_columns=3)
+
+
+def brief(runs: Sequence[Run]) -> tables.Table:
+    """Returns what fits a terminal: a line for each task and run, the mean over its seeds."""
+    body = []
+    for (task, name), group in report_runs.groups(runs).items():
+        scores = [[run.scores[field] for field in ("offline_score", MAIN)] for run in group]
+        found = statistics.estimate(statistics.mean, np.array(scores, float)[:, None])
+        offline, online = f"{found.value[0]:.1f}", _cell(found, (1,))
+        body.append((task, name, offline, online, str(len(group))))
+    heads = "task", "run", "offline", "online, last 10", "seeds"
+    notes = ("Means over seeds, with 95% intervals where there are several; index.html has more.",)
+    return tables.Table("Offline to online", heads, tuple(body), notes, text_columns=2)
 
 
 def _both(scores: np.ndarray) -> np.ndarray:
@@ -77,8 +90,11 @@ def _cell(found: Estimate, i: tuple[int, ...] = ()) -> str:
 
 
 def _quoted(task: str, run: Run) -> str:
-    offline, online = quoted.D4RL.get(task, {}).get(run.about["run"]["agent"], (None, None))
-    if online is None:
+    """Returns what the paper prints for what this is: that agent and selector, on D4RL's data."""
+    which = run.about["run"]
+    offline, online = quoted.D4RL.get(task, {}).get(which["agent"], (None, None))
+    selector = run.about["config"].get("agent", {}).get("selector", {}).get("name", "ids")
+    if online is None or which["dataset"] != f"d4rl:{task}" or selector != "ids":
         return ""
     return f"{offline:g} \u2192 {online:g}" if offline is not None else f"{online:g}"
 

@@ -80,7 +80,7 @@ def main() -> None:
         machines.part(place, workdir)
         data = asked.dataset_name()
         if values.video:
-            videos.require_renderer()
+            videos.require(asked.env_name())
         problem = driver.make_problem(values.agent, asked.env_name(), data, numbers, config)
     console = rich.console.Console(highlight=False, quiet=not place.is_first)
     if flags.FLAGS["task"].present and data == asked.EMBEDDED != values.dataset:
@@ -146,9 +146,9 @@ def run(
     with cli.border():
         candidates.write(problem, state, folders)
         for i, seed in enumerate(problem.seeds):
+            train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
             if flags.FLAGS.video:
                 videos.record_seed(problem, state, i, folders[seed])
-            train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
 
 
 def _look_over(folder: pathlib.Path, store: checkpoint.Checkpoints, console: rich.console.Console):

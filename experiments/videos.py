@@ -21,8 +21,10 @@ _FRAMES = 200
 _PER_SECOND = 25.0
 
 
-def require_renderer() -> None:
-    """Raises a ValueError of one line where pictures cannot be drawn."""
+def require(env_name: str) -> None:
+    """Raises a ValueError of one line where a world cannot be drawn, or nothing can."""
+    if task_of(env_name) is None:
+        raise ValueError(f"there are no pictures of {env_name!r}, only of MuJoCo's tasks.")
     render.require()
 
 
@@ -34,9 +36,8 @@ def task_of(env_name: str) -> str | None:
 
 def record(problem: Problem, key: Key, state: Any, path: pathlib.Path) -> None:
     """Plays an episode of one run's policy, without exploration, and writes it as a GIF."""
-    name = task_of(problem.env_name)
-    if name is None:
-        raise ValueError(f"there are no pictures of {problem.env_name!r}, only of MuJoCo's tasks.")
+    require(problem.env_name)
+    name = str(task_of(problem.env_name))
     kind = problem.config.physics
     words, ends = jax.device_get(jax.jit(functools.partial(_play, problem, name))(key, state))
     length = int(np.argmax(ends)) + 1 if np.any(ends) else len(ends)
@@ -79,5 +80,8 @@ def record_missing(folder: pathlib.Path, console: rich.console.Console) -> None:
     if (folder / FILE).is_file():
         return
     problem = revive.problem_of(folder)
+    if task_of(problem.env_name) is None:
+        console.print(f"There are no pictures of {problem.env_name}.", soft_wrap=True)
+        return
     record_seed(problem, revive.latest(problem, folder), 0, folder)
     console.print(f"An episode of {folder} is in {folder / FILE}.", soft_wrap=True)

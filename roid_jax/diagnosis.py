@@ -18,6 +18,9 @@ LITTLE = 0.05
 INFORMED = 1.0
 # Below such a share of states the choice is the anchor's, whatever is uncertain.
 SELDOM = 0.05
+# Below such a share of the value the anchor's expected regret is no reason to leave it, even where
+# some other candidate has the smaller ratio, as among many one nearly always does.
+NOTHING = 0.005
 
 VERDICTS = {
     "settled": (
@@ -31,12 +34,13 @@ VERDICTS = {
     ),
     "irrelevant": (
         "There is something left to learn, but it hardly bears upon which action to take: the "
-        "selector would stay with the policy's own action almost everywhere. Any selector will do."
+        "policy's own action is almost the best by every critic, or is chosen almost everywhere. "
+        "Any selector will do."
     ),
     "residual": (
-        "The data is informative but biased or multimodal: the critics know much, and disagree "
-        "about which action is best. This is the paper's regime, in which directed exploration "
-        "pays."
+        "The critics know much, and still disagree about which action is best, as after data that "
+        "is informative but biased or multimodal. There the paper expects directed exploration to "
+        "pay; whether it does here, a run with --selector=greedy from the same checkpoint tells."
     ),
 }
 
@@ -65,6 +69,7 @@ def measure(explained: Mapping[str, Any]) -> dict[str, float]:
         "uncalibrated_information": float(np.mean(raw)),
         "off_anchor": float(np.mean(found["chosen"] != 0)),
         "regret_of_anchor": float(np.mean(found["regret"][:, 0])),
+        "regret_over_value": _ratio(np.mean(found["regret"][:, 0]), np.mean(np.abs(value))),
         "spread": float(np.mean(spread)),
         "spread_over_value": _ratio(np.mean(spread), np.mean(np.abs(value))),
         "signal": _ratio(np.var(value), np.mean(np.square(spread))),
@@ -87,4 +92,5 @@ def diagnose(explained: Mapping[str, Mapping[str, Any]]) -> Diagnosis:
         return Diagnosis(numbers, "settled")
     if numbers["dataset"]["signal"] < INFORMED:
         return Diagnosis(numbers, "uninformed")
-    return Diagnosis(numbers, "residual" if own["off_anchor"] >= SELDOM else "irrelevant")
+    bears = own["off_anchor"] >= SELDOM and own["regret_over_value"] >= NOTHING
+    return Diagnosis(numbers, "residual" if bears else "irrelevant")

@@ -44,10 +44,13 @@ def expand(path: str | os.PathLike) -> pathlib.Path:
         ) from error
 
 
-def open_workdir(path: str | os.PathLike) -> pathlib.Path:
-    """Makes the directory if it is not there, and returns it if it can be written to."""
+def open_workdir(path: str | os.PathLike, *, flag: str = "--workdir") -> pathlib.Path:
+    """Makes the directory if it is not there, and returns it if it can be written to.
+
+    The flag is the one that named it.
+    """
     if not str(path):
-        raise ValueError("the workdir has no name; name a directory with --workdir.")
+        raise ValueError(f"the workdir has no name; name a directory with {flag}.")
     workdir = expand(path)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def open_workdir(path: str | os.PathLike) -> pathlib.Path:
     except OSError as error:
         raise ValueError(
             f"cannot write results to {str(workdir)!r} ({error.strerror}); "
-            "name a directory you can write to with --workdir."
+            f"name a directory you can write to with {flag}."
         ) from error
     return workdir
 

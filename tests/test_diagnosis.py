@@ -64,6 +64,13 @@ def test_disagreement_that_is_the_same_for_every_action_does_not_matter():
     assert found.numbers["policy"]["off_anchor"] == 0.0
 
 
+def test_a_regret_that_is_nothing_beside_the_value_does_not_matter():
+    found = verdict(TWO_CAMPS, LEVELS, value=1000.0)
+    assert found.numbers["policy"]["off_anchor"] > 0.5
+    assert found.numbers["policy"]["regret_over_value"] < diagnosis.NOTHING
+    assert found.verdict == "irrelevant"
+
+
 def test_critics_that_know_nothing_are_told_apart():
     assert verdict(TWO_CAMPS, LEVELS, value=0.1).verdict == "uninformed"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import videos
 from roid_jax.envs import mujoco_c, render, tasks
 from roid_jax.report import video
 
@@ -48,3 +49,8 @@ def test_where_there_is_no_renderer_one_line_says_what_would_do():
     )
     assert "cannot draw off screen" in done.stdout and "libegl1" in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+def test_a_world_without_pictures_is_refused_before_anything_is_learned():
+    with pytest.raises(ValueError, match="there are no pictures of 'gymnasium:Pendulum-v1'"):
+        videos.require("gymnasium:Pendulum-v1")

@@ -170,10 +170,59 @@ def test_a_study_of_the_linear_path_has_its_tables_and_figures_on_the_page(tmp_p
         "### Bandit\n\n| N | a |\n| --- | ---: |\n| 1 | 0.15 |\n\nn.\n"
     )
     shutil.copy(ROOT / "docs/figures/hidden_mode_phase.png", study)
-    assert report.is_study(study) and not report.is_study(tmp_path / "mine")
+    assert report.is_study(str(study)) and not report.is_study(str(tmp_path / "mine"))
     write(tmp_path / "out", tmp_path / "mine", studies=[study])
     text = (tmp_path / "out/index.html").read_text()
     assert "Study: bandits" in text and "0.15" in text and "data:image/png;base64," in text
+
+
+def test_a_study_needs_no_runs_beside_it_and_may_have_a_name(tmp_path):
+    study = ROOT / "docs/results/bandits"
+    done = call(f"linear={study}", f"--out={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert "Study: linear" in (tmp_path / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        ("mine/seed_0/config.json", '{"run": {}, "command": []}', "is not what experiments.train"),
+        ("study/tables.md", "### Table\n| a |\n", "is not what experiments.bandits writes"),
+    ],
+)
+def test_damaged_files_get_one_line(tmp_path, file, content, expected):
+    made_runs.write(tmp_path / "mine", name="roid", task=TASKS[0], seed=0)
+    (tmp_path / "study").mkdir()
+    shutil.copy(ROOT / "docs/results/bandits/tables.md", tmp_path / "study")
+    (tmp_path / file).write_text(content)
+    done = call(tmp_path / "mine", tmp_path / "study", f"--out={tmp_path / 'out'}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert expected in done.stderr
+
+
+def test_names_that_would_share_a_page_are_refused(tmp_path):
+    for name in ("a b", "a-b"):
+        made_runs.write(tmp_path / name, name=name, task=TASKS[0], seed=0)
+    with pytest.raises(ValueError, match="two runs would have the page"):
+        report_runs.read([f"{name}={tmp_path / name}" for name in ("a b", "a-b")])
+
+
+def test_only_what_the_paper_ran_has_its_number_beside_it(tmp_path):
+    made_runs.write(tmp_path / "mine", name="roid", task=TASKS[0], seed=0)
+    (run,) = report_runs.read([str(tmp_path / "mine")])
+    assert report_tables._quoted(run.task, run) == "51.21 → 113.22"
+    about = {**run.about, "run": {**run.about["run"], "dataset": "hdf5:/my/own.hdf5"}}
+    assert report_tables._quoted(run.task, run._replace(about=about)) == ""
+    config = {**run.about["config"], "agent": {"selector": {"name": "thompson"}}}
+    about = {**run.about, "config": config}
+    assert report_tables._quoted(run.task, run._replace(about=about)) == ""
+
+
+def test_the_terminals_table_fits_eighty_columns(made):
+    _, _, done = made
+    lines = done.stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("hopper-medium-v2") and "roid" in line]
+    assert len(line) <= 80 and line.split()[1] == "roid"
 
 
 def test_two_hundred_runs_make_a_page_of_less_than_five_megabytes(tmp_path):

@@ -81,8 +81,11 @@ def draw(
     colour_of = colours(panels)
     for axes, panel in zip(grid.flat, panels, strict=False):
         handles = _draw_panel(axes, panel, colour_of) | handles
+    # So many beside each other as there is room for, at about a tenth of an inch a letter.
+    longest = max((len(label) for label in handles), default=0)
+    beside = max(1, min(8, int(10 * width * columns / (longest + 6))))
     figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False
+        handles.values(), handles.keys(), loc="outside lower center", ncols=beside, frameon=False
     )
     buffer = io.BytesIO()
     timeless = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
@@ -106,7 +109,12 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> dict[str, 
     for line in panel.lines:
         colour = colours[line.label]
         artist = axes.plot(
-            line.x, line.y, line.style, color=colour, linewidth=thickness, markersize=5
+            line.x,
+            line.y,
+            line.style,
+            color=colour,
+            linewidth=thickness,
+            markersize=13 if line.style == "*" else 5,  # a star is to be seen among dots
         )[0]
         handles.setdefault(line.label, artist)
         # Later lines are thinner, so that one that lies on another leaves it visible.

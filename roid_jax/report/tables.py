@@ -63,20 +63,26 @@ def to_markdown(table: Table) -> str:
     """Returns the table as Markdown, with its title as a heading and its notes below."""
     ruler = tuple("---" if i < table.text_columns else "---:" for i in range(len(table.columns)))
     body = [table.columns, ruler, *(row for row in table.rows if row)]
-    lines = [f"| {' | '.join(cells)} |" for cells in body]
+    lines = [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in body]
     notes = [f"{note}\n" for note in table.notes]
     return "\n".join([f"### {table.title}", "", *lines, "", *notes])
 
 
 def from_markdown(text: str) -> list[Table]:
-    """Returns the tables that `to_markdown` wrote, one after another; ruled lines are lost."""
+    """Returns the tables that `to_markdown` wrote, one after another; ruled lines are lost.
+
+    A first cell that is empty is that of the row above, so that rows can be sorted.
+    """
     found = []
     for part in text.split("### ")[1:]:
         title, *lines = part.splitlines()
         grid = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
         notes = tuple(line for line in lines if line and not line.startswith("| "))
-        heads, ruler, *body = map(tuple, grid)
-        found.append(Table(title, heads, tuple(body), notes, text_columns=ruler.count("---")))
+        heads, ruler, *body = grid
+        for row, above in zip(body[1:], body, strict=False):
+            row[0] = row[0] or above[0]
+        rows = tuple(map(tuple, body))
+        found.append(Table(title, tuple(heads), rows, notes, text_columns=ruler.count("---")))
     return found
 
 
