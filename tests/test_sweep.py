@@ -1,12 +1,14 @@
 """`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
 
+import pathlib
 import sys
 
 import numpy as np
 import pytest
-from test_train import finish, rows, summary
+from smoke_runs import finish, rows, summary
 
-from experiments import report, suites, sweep
+from experiments import suites, sweep
+from experiments.report_runs import Run
 from experiments.suites import SweepConfig
 
 
@@ -33,7 +35,8 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     one, other = (summary(folder / name, seed=1) for name in ("ids", "greedy"))
     assert one["offline_score"] == other["offline_score"] and one["digest"] != other["digest"]
     written = {path.name for path in workdir.glob("*.*")}
-    assert written == {"table.md", "results.csv", "curves.png"}
+    figures = {f"{name}.{form}" for name in ("curves", "diagnostics") for form in ("png", "svg")}
+    assert {"table.md", "results.csv"} | figures <= written
     assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
     again = call(tmp_path, *asked)
     assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout
@@ -77,8 +80,8 @@ def test_a_line_of_the_table_is_a_mean_over_seeds():
         ]
 
     runs = [
-        report.Run("a", "hopper", 0, rows(10.0, 20.0, 30.0)),
-        report.Run("a", "hopper", 1, rows(20.0, 40.0, 50.0)),
+        Run("a", "hopper", 0, rows(10.0, 20.0, 30.0), {}, pathlib.Path()),
+        Run("a", "hopper", 1, rows(20.0, 40.0, 50.0), {}, pathlib.Path()),
     ]
     line = sweep.make_table(runs).rows[0]
     assert line[:3] == ("hopper", "a", "2") and line[-1] == "20"

@@ -98,7 +98,10 @@ def test_a_run_killed_again_and_again_ends_as_one_that_was_left_alone(home, tmp_
     assert len(compiled) >= 3
     assert call(home, f"--workdir={tmp_path / 'killed'}").returncode == 0
     after = set((home / "cache" / "roid_jax" / "compiled").rglob("*-cache"))
-    assert after == compiled, "what was compiled before is found again"
+    # What was compiled before is found again. (On a busy machine some trifle may take long enough
+    # to be kept.)
+    large = ("jit_chunk", "jit__play", "jit__cross", "jit__init")
+    assert not [file.name for file in after - compiled if file.name.startswith(large)]
     assert summary(tmp_path / "killed")["digest"] == summary(home / "whole")["digest"]
 
 
@@ -162,13 +165,14 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     (other / "seed_1" / "config.json").write_text(json.dumps(about))
     done = report(home, home / "whole", f"twice={other}", f"--out={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
-    first, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
+    _, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
     (*_, offline) = (row["score"] for row in rows(home / "whole") if row["phase"] == "offline")
-    last, best, lowest = scores[-1], max(scores), min(scores)
-    expected = [f"{value:.1f}" for value in (offline, first, last, sum(scores) / 2, best, lowest)]
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["hopper", "whole", "0", *expected, "100"] in lines
-    assert ["hopper", "twice", "mean", *expected] in lines
+    offline, online = f"{offline:.1f}", f"{sum(scores) / 2:.1f}"
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("hopper")]
+    assert [line[1:] for line in lines] == [
+        ["whole", offline, online, "1"],
+        ["twice", offline, online, f"[{online},", f"{online}]", "2"],
+    ]
     written = (tmp_path / "out" / "results.csv").read_text().splitlines()
     assert written[0].startswith("run,task,seed,phase,step,score") and len(written) == 1 + 3 * 5
     for name in ("curves.png", "diagnostics.png"):
@@ -180,7 +184,7 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     [
         ((), "name at least one workdir"),
         (("/nowhere",), "there are no results of experiments.train in '/nowhere'"),
-        (("{whole}", "{whole}"), "seed 0 of 'whole' on hopper is there twice"),
+        (("{whole}", "{whole}"), "seed 0 of 'whole' on hopper"),
     ],
 )
 def test_a_report_of_nothing_is_refused_in_one_line(home, words, expected):
