@@ -118,7 +118,8 @@ def test_a_run_that_was_stopped_anywhere_ends_as_one_that_was_left_alone(agent, 
     with checkpoint.Checkpoints(tmp_path / "whole") as store:
         whole = run(made, store)
     first = made.config.offline_steps
-    for stop in (2, first + 1 + 6, None):  # within intervals, offline and online
+    # Within an interval offline, at the end of offline, within one online.
+    for stop in (2, first, first + 1 + 6, None):
         with checkpoint.Checkpoints(tmp_path / "parts") as store:
             digest = run(problem(agent, "hopper", data, chunk=2), store, stop=stop)
     assert digest == whole

@@ -35,8 +35,9 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     one, other = (summary(folder / name, seed=1) for name in ("ids", "greedy"))
     assert one["offline_score"] == other["offline_score"] and one["digest"] != other["digest"]
     written = {path.name for path in workdir.glob("*.*")}
-    figures = {f"{name}.{form}" for name in ("curves", "diagnostics") for form in ("png", "svg")}
-    assert {"table.md", "results.csv"} | figures <= written
+    drawn = ("curves", "diagnostics", "profile")
+    figures = {f"{name}.{form}" for name in drawn for form in ("png", "svg")}
+    assert written == {"table.md", "results.csv"} | figures
     assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
     again = call(tmp_path, *asked)
     assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout

@@ -1,5 +1,6 @@
 """`experiments.train` as a user meets it, at tiny size."""
 
+import csv
 import json
 import re
 import shutil
@@ -165,8 +166,12 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     (other / "seed_1" / "config.json").write_text(json.dumps(about))
     done = report(home, home / "whole", f"twice={other}", f"--out={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
-    _, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
+    first, *scores = [row["score"] for row in rows(home / "whole") if row["phase"] == "online"]
     (*_, offline) = (row["score"] for row in rows(home / "whole") if row["phase"] == "offline")
+    numbers = offline, first, scores[-1], sum(scores) / 2, max(scores)
+    with open(tmp_path / "out" / "scores.csv", encoding="utf-8") as file:
+        whole, *_ = list(csv.reader(file))[1:]
+    assert whole[1:8] == ["whole", "", *(f"{number:.1f}" for number in numbers)]
     offline, online = f"{offline:.1f}", f"{sum(scores) / 2:.1f}"
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("hopper")]
     assert [line[1:] for line in lines] == [
@@ -184,7 +189,7 @@ def test_runs_stand_side_by_side_in_a_report(home, tmp_path):
     [
         ((), "name at least one workdir"),
         (("/nowhere",), "there are no results of experiments.train in '/nowhere'"),
-        (("{whole}", "{whole}"), "seed 0 of 'whole' on hopper"),
+        (("{whole}", "{whole}"), "is there twice; name one <name>="),
     ],
 )
 def test_a_report_of_nothing_is_refused_in_one_line(home, words, expected):
