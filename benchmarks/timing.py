@@ -1,4 +1,4 @@
-"""How rows of one table are measured: in turn, in rounds, each by its best round."""
+"""How rows of one table are measured: in turn, in rounds as long as one another, by the best."""
 
 import json
 import pathlib
@@ -19,21 +19,38 @@ class Way(NamedTuple):
     times: int
 
 
-def rates(ways: Mapping[str, Way], rounds: int) -> dict[str, float]:
+def rates(
+    ways: Mapping[str, Way], rounds: int, *, as_long_as: str | None = None
+) -> dict[str, float]:
     """Returns how often a second each way does its work.
 
     The ways take turns and a way's figure is its best round, so that a busy machine harms all
     alike. Each is run once before, so that compilation is not measured.
+
+    Args:
+      ways: by name.
+      rounds: how often each is measured.
+      as_long_as: names a way. Shorter ones are repeated within a round until theirs is as long:
+        the best of short rounds finds moments of quiet that the best of long ones cannot.
     """
-    best = dict.fromkeys(ways, 0.0)
     for way in ways.values():
         way.run(way.times)
+    if as_long_as is not None:
+        once = {name: seconds(way) for name, way in ways.items()}
+        often = {name: max(1, round(once[as_long_as] / took)) for name, took in once.items()}
+        ways = {name: way._replace(times=way.times * often[name]) for name, way in ways.items()}
+    best = dict.fromkeys(ways, 0.0)
     for _ in range(rounds):
         for name, way in ways.items():
-            start = time.perf_counter()
-            way.run(way.times)
-            best[name] = max(best[name], way.times / (time.perf_counter() - start))
+            best[name] = max(best[name], way.times / seconds(way))
     return best
+
+
+def seconds(way: Way) -> float:
+    """Returns how long one round of it takes."""
+    start = time.perf_counter()
+    way.run(way.times)
+    return time.perf_counter() - start
 
 
 def matmul(size: int = 2048) -> tuple[Way, float]:

@@ -42,8 +42,8 @@ class Row(NamedTuple):
 
 def define_flags() -> None:
     """Declares the command line."""
-    flags.DEFINE_integer("steps", 300, "Updates of a row and round.", lower_bound=1)
-    flags.DEFINE_integer("rounds", 5, "How often each row is measured.", lower_bound=1)
+    flags.DEFINE_integer("steps", 100, "Updates of a row and round, at least.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 15, "How often each row is measured.", lower_bound=1)
     flags.DEFINE_list("hidden", ["256", "256"], "Sizes of the hidden layers.")
     flags.DEFINE_integer("batch_size", 256, "Rows of a batch.", lower_bound=1)
     flags.DEFINE_string("peers", None, "A Python with the extra `bench`, for rows of other tools.")
@@ -70,7 +70,8 @@ def main() -> None:
 def measure(rows: list[Row], rounds: int) -> list[dict[str, float | str | None]]:
     """Returns each row's rate, in steps and in members' steps, and its share of the peak."""
     product, gflop = timing.matmul()
-    rates = timing.rates({PEAK: product, **{row.name: row.way for row in rows}}, rounds)
+    ways = {PEAK: product, **{row.name: row.way for row in rows}}
+    rates = timing.rates(ways, rounds, as_long_as=rows[1].name)
     peak = rates.pop(PEAK) * gflop
     found = []
     for row in rows:
@@ -154,14 +155,15 @@ def _in_chunks(chunk: Callable, state: object, steps: int) -> Way:
     """Returns a way whose state goes on from call to call."""
     state = jax.tree.map(lambda leaf: leaf.copy(), state)  # nothing shared is given away
 
+    size = min(CHUNK, steps)
+
     def run(times: int) -> None:
         nonlocal state
-        for t in range(0, times, min(CHUNK, times)):
+        for t in range(0, times, size):
             state, _ = chunk(state, t)
         jax.block_until_ready(state)
 
-    size = min(CHUNK, steps)
-    return Way(run, steps // size * size)
+    return Way(run, -(-steps // size) * size)
 
 
 def make_table(found: list[dict]) -> tables.Table:

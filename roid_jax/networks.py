@@ -158,8 +158,14 @@ def init_members(key: Key, network: nn.Module, members: int, *inputs: Array) -> 
 
 
 def apply_members(network: nn.Module, params: Params, *inputs: Array) -> Array:
-    """Returns `[K, ...]` what each member makes of the same inputs."""
-    return jax.vmap(lambda member: network.apply(member, *inputs))(params)
+    """Returns `[K, ...]` what each member makes of the same inputs.
+
+    Each has them as its own: where members share them XLA merges their first layers into one
+    product and turns its result around, which costs an ensemble on a CPU a twentieth of an update.
+    """
+    number = len(jax.tree.leaves(params)[0])
+    own = (jnp.broadcast_to(one[None], (number, *one.shape)) for one in inputs)
+    return jax.vmap(network.apply)(params, *own)
 
 
 def polyak(params: Params, target: Params, *, rate: float) -> Params:

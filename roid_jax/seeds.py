@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from roid_jax import compiler
+
 # A prefix of a pytree: 0 where leaves have the seed axis, None where all seeds share them.
 Axes = Any
 
@@ -40,8 +42,8 @@ def over(
     Every device runs the program that it would run alone, on its own seeds. One program for all of
     them (`shard_map`) would be compiled once instead of once a device, but XLA's passes for several
     partitions order sums differently, and a seed's numbers would depend on how many devices there
-    were. On a CPU a device takes its seeds one by one, since side by side they were 15% slower
-    than one after another; there a seed's numbers do not depend on its neighbours either.
+    were. On a CPU a device takes its seeds one by one, which costs about as much as side by side;
+    there a seed's numbers do not depend on its neighbours either.
 
     Args:
       function: of one run.
@@ -82,8 +84,8 @@ def beside(
     A step counter that all share stays one number, so that a `lax.cond` on it is still a branch,
     and a ring is still written in place.
     """
-    given = () if donate is None else donate
-    return jax.jit(jax.vmap(function, in_axes=in_axes, out_axes=out_axes), donate_argnums=given)
+    of_all = jax.vmap(compiler.plain(function), in_axes=in_axes, out_axes=out_axes)
+    return compiler.jit(of_all, donate=donate)
 
 
 def alone(
@@ -91,13 +93,15 @@ def alone(
 ) -> Callable:
     """Returns what `over` does, for one seed and without vmap, which some callbacks do not bear."""
 
+    inner = compiler.plain(function)
+
     def of_one(*inputs: Any) -> Any:
         pairs = zip(inputs, in_axes, strict=True)
         first = lambda axis, leaf: leaf if axis is None else leaf[0]  # noqa: E731
-        found = function(*(_map(first, axes, one) for one, axes in pairs))
+        found = inner(*(_map(first, axes, one) for one, axes in pairs))
         return _map(lambda axis, leaf: leaf if axis is None else leaf[None], out_axes, found)
 
-    return jax.jit(of_one, donate_argnums=() if donate is None else donate)
+    return compiler.jit(of_one, donate=donate)
 
 
 def take(tree: Any, axes: Axes, i: int) -> Any:

@@ -11,7 +11,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from roid_jax import episodes
+from roid_jax import compiler, episodes
 from roid_jax import replay as memory_of
 from roid_jax.agents.base import Agent
 from roid_jax.envs.base import Environment, EnvState
@@ -69,7 +69,7 @@ def make_pretrain(agent: Agent, *, length: int) -> Callable:
     """Returns a compiled `(run_key, state, start, dataset) -> state, metrics` over `length` steps.
 
     `start` is the number of the first step; each of the metrics is `[T]`, step by step. The state
-    is given away: its buffers are used again.
+    is given away: its buffers are used again. Inside another `jit` it is `compiler.plain` of this.
     """
 
     def step(run_key: Key, dataset: Any, state: Any, t: Array) -> tuple[Any, dict[str, Array]]:
@@ -80,7 +80,7 @@ def make_pretrain(agent: Agent, *, length: int) -> Callable:
             lambda state, t: step(run_key, dataset, state, t), state, start + jnp.arange(length)
         )
 
-    return jax.jit(chunk, donate_argnums=1)
+    return compiler.jit(chunk, donate=1)
 
 
 def begin_online(
@@ -101,7 +101,8 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
     """Returns a compiled `(run_key, online, start, dataset) -> online, log` over `length` steps.
 
     `start` is the number of the first step. Without `learn` the agent only acts, as in its warm-up.
-    The first argument that changes, `online`, is given away: its buffers are used again.
+    The first argument that changes, `online`, is given away: its buffers are used again. Inside
+    another `jit` it is `compiler.plain` of this.
     """
 
     def step(run_key: Key, dataset: Any, online: Online, t: Array) -> tuple[Online, Any]:
@@ -135,7 +136,7 @@ def make_online(agent: Agent, env: Environment, *, length: int, learn: bool) -> 
         )
         return online, Log(metrics=metrics, episode_return=episode_return, is_last=is_last)
 
-    return jax.jit(chunk, donate_argnums=1)
+    return compiler.jit(chunk, donate=1)
 
 
 def _layout(env: Environment) -> memory_of.Layout:

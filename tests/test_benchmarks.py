@@ -47,6 +47,24 @@ def test_a_rate_is_that_of_the_best_round(monkeypatch):
     assert timing.rates(ways, 2) == {"a": 4.0, "b": 10.0}
 
 
+def test_short_ways_are_repeated_until_their_rounds_are_as_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    asked = []
+
+    def way(seconds):
+        def run(times):
+            asked.append(times)
+            now[0] += seconds * times
+
+        return run
+
+    ways = {"long": timing.Way(way(0.5), 8), "short": timing.Way(way(0.01), 3)}
+    rates = timing.rates(ways, 2, as_long_as="long")
+    assert asked[-2:] == [8, 3 * 133]  # 4 seconds, and 3.99
+    assert rates == {"long": pytest.approx(2.0), "short": pytest.approx(100.0)}
+
+
 def test_updates_are_measured_with_their_share_of_the_peak(monkeypatch):
     small = timing.matmul(64)
     monkeypatch.setattr(update.timing, "matmul", lambda: small)

@@ -118,8 +118,10 @@ def make_world(problem: BiasedLinear, config: BiasedLinearConfig) -> play.World:
         loss = jnp.max(problem.values) - problem.values[index]
         return posterior.condition(state, state.root[index], reward), loss
 
-    believe = functools.partial(posterior.beliefs, num_draws=config.posterior_draws)
-    return play.World(beliefs=believe, take=take)
+    def draw(key: Key) -> Array:
+        return jax.random.normal(key, (config.posterior_draws, config.feature_map.feature_dim))
+
+    return play.World(beliefs=posterior.beliefs_under, take=take, draw=draw)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "methods"))

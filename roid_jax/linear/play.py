@@ -25,10 +25,15 @@ class Method(NamedTuple):
 
 
 class World(NamedTuple):
-    """A problem as two pure functions of its state, which is any pytree of arrays."""
+    """A problem as pure functions of its state, which is any pytree of arrays.
 
-    beliefs: Callable[[Key, Any], Beliefs]  # (key, state) -> what it says about the candidates
+    `draw` makes the random numbers that all beliefs of a step share; where it is not given they are
+    the step's key itself.
+    """
+
+    beliefs: Callable[[Any, Any], Beliefs]  # (drawn, state) -> what it says about the candidates
     take: Callable[[Key, Any, Beliefs, Array], tuple[Any, Any]]  # (..., index) -> state, outcome
+    draw: Callable[[Key], Any] = lambda key: key
 
 
 def methods_for(etas: Sequence[float]) -> tuple[Method, ...]:
@@ -102,11 +107,11 @@ def play(
 
     def step(states: Any, t: Array) -> tuple[Any, Any]:
         key_draw, key_rule, key_take = jax.random.split(jax.random.fold_in(run_key, t), 3)
-        seen, chosen = [], []
+        drawn, seen, chosen = world.draw(key_draw), [], []
         # Beliefs rule by rule, so that what a rule does not look at is not computed for it.
         for choose, start, stop in zip(choosers, [0, *stops], stops, strict=False):
             own = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], states)
-            seen.append(jax.vmap(world.beliefs, in_axes=(None, 0))(key_draw, own))
+            seen.append(jax.vmap(world.beliefs, in_axes=(None, 0))(drawn, own))
             chosen.append(choose(key_rule, seen[-1]))
         beliefs = jax.tree.map(lambda *parts: jnp.concatenate(parts), *seen)
         take = jax.vmap(world.take, in_axes=(None, 0, 0, 0))

@@ -125,11 +125,17 @@ def beliefs(key: Key, posterior: Posterior, *, num_draws: int) -> Beliefs:
     Mean, deviation and information are exact; the regret is left to K = num_draws draws.
     """
     whitened = jax.random.normal(key, (num_draws, posterior.centre.shape[0]))
+    return beliefs_under(whitened, posterior)
+
+
+def beliefs_under(whitened: Array, posterior: Posterior) -> Beliefs:
+    """Returns `beliefs` from `[K, D]` standard normal numbers, which many posteriors can share."""
     values = draw(posterior, whitened.astype(posterior.root.dtype))
+    number = len(whitened)
     return Beliefs(
         values=values,
         best=jnp.max(values, axis=1),
-        weights=jnp.full(num_draws, 1.0 / num_draws, values.dtype),
+        weights=jnp.full(number, 1.0 / number, values.dtype),
         mean=mean(posterior),
         deviation=jnp.sqrt(variance(posterior)),
         information=information_gain(posterior),
