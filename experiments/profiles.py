@@ -111,19 +111,27 @@ def _offline(changes: dict[str, Any]) -> dict[str, Any]:
 # A small transformer learns as much in fewer updates, at a higher rate that is reached sooner.
 _SHORT = {"width": 128, "layers": 3, "learning_rate": 1e-3, "ramp_updates": 1000}
 
-_STEADY = _offline({"layer_norm": True, "normalise_states": True, "polyak": 0.01})
-
-# With beta 3 a sixteenth of so few rows has all the weight, and the policy is lost.
-_FEW_ROWS = {"offline.advantage_scale": 1.0}
+# Without these, critics that had so few updates hardly tell actions apart: Cal-QL and IQL do not
+# learn hopper, or lose it again.
+_STEADY = {"layer_norm": True, "normalise_states": True, "polyak": 0.01}
+_STEADY_OFFLINE = _offline(_STEADY)
 
 # What a profile changes in the configuration of each kind of agent.
 _CPU = {
     RoidConfig: {**_GENTLE, "bc_anneal_steps": 30_000},
     EnsembleConfig: {},
-    BoorlConfig: {**_STEADY, "offline.hidden": (128, 128), "updates": 1, "warmup_steps": 1000},
+    BoorlConfig: {
+        **_STEADY_OFFLINE,
+        "offline.hidden": (128, 128),
+        "updates": 1,
+        "warmup_steps": 1000,
+    },
     RlpdConfig: {"hidden": (128, 128), "updates": 2, "warmup_steps": 1000},
-    CalqlConfig: {**_SMALL, "num_actions": 4},
-    PexConfig: {**_FEW_ROWS, "offline.decay_steps": 50_000, "warmup_steps": 1000},
+    CalqlConfig: {**_SMALL, **_STEADY, "num_actions": 4},
+    PexConfig: {
+        **_offline({**_STEADY, "hidden": (128, 128), "decay_steps": 50_000}),
+        "warmup_steps": 1000,
+    },
     OdtConfig: {**_SHORT, "batch_size": 64, "update_rate": 0.1},
 }
 _DEMO = {
@@ -137,16 +145,15 @@ _DEMO = {
     },
     EnsembleConfig: _SMALL,
     BoorlConfig: {
-        **_STEADY,
+        **_STEADY_OFFLINE,
         **_offline({**_SMALL, "num_members": 3}),
         "updates": 1,
         "warmup_steps": 1000,
     },
     RlpdConfig: {**_SMALL, "updates": 2, "warmup_steps": 1000},
-    CalqlConfig: {**_SMALL, "num_actions": 4},
+    CalqlConfig: {**_SMALL, **_STEADY, "num_actions": 4},
     PexConfig: {
-        **_offline({**_SMALL, "decay_steps": 12_500}),
-        **_FEW_ROWS,
+        **_offline({**_SMALL, **_STEADY, "decay_steps": 12_500}),
         "warmup_steps": 1000,
     },
     OdtConfig: {**_SHORT, "layers": 2, "batch_size": 32, "update_rate": 0.1},
@@ -165,8 +172,8 @@ _SMOKE = {
     EnsembleConfig: {**_TINY, "holdout": 50},
     BoorlConfig: {**_offline({**_TINY, "num_members": 2}), "updates": 2, "warmup_steps": 25},
     RlpdConfig: {**_TINY, "num_critics": 3, "updates": 2, "warmup_steps": 25},
-    CalqlConfig: {**_TINY, "num_actions": 2, "warmup_steps": 25},
-    PexConfig: {**_offline({**_TINY, "decay_steps": 100}), "warmup_steps": 25},
+    CalqlConfig: {**_TINY, **_STEADY, "num_actions": 2, "warmup_steps": 25},
+    PexConfig: {**_offline({**_TINY, **_STEADY, "decay_steps": 100}), "warmup_steps": 25},
     OdtConfig: {
         "width": 16,
         "layers": 1,

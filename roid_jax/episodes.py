@@ -7,7 +7,15 @@ another array nor a copy.
 import jax
 import jax.numpy as jnp
 
-from roid_jax.replay import EPISODE, PLACE, RETURN_TO_GO, Layout, Replay
+from roid_jax.replay import (
+    EPISODE,
+    PLACE,
+    RETURN_TO_GO,
+    Dataset,
+    Layout,
+    Replay,
+    sample_dataset,
+)
 from roid_jax.types import Array, Key
 
 
@@ -55,6 +63,13 @@ def sample_finished(key: Key, memory: Replay, *shape: int) -> tuple[Array, Array
     oldest = memory.count - memory.filled
     numbers = oldest + jax.random.randint(key, shape, 0, jnp.maximum(rows, 1))
     return memory.rows[numbers % memory.rows.shape[0]], numbers
+
+
+def sample_known(dataset: Dataset, key: Key, memory: Replay, *shape: int) -> tuple[Array, Array]:
+    """Returns rows whose return is known, and their numbers: lived ones, or logged before any."""
+    has_any = finished(memory)[0] > 0
+    lived, logged = sample_finished(key, memory, *shape), sample_dataset(key, dataset, *shape)
+    return jax.tree.map(lambda a, b: jnp.where(has_any, a, b), lived, logged)
 
 
 def windows(rows: Array, starts: Array, *, length: int) -> tuple[Array, Array]:

@@ -81,8 +81,9 @@ def test_it_takes_offline_and_online_steps_on_every_task(agent, task, data):
         advance = phases._make_advance(made, phase)
         for start in range(0, getattr(made.config, f"{phase}_steps"), 2):
             learn = phase == "offline" or start >= made.agent.warmup_steps
-            after, metrics = advance(state.state, start, 2, learn)
-            assert all(np.all(np.isfinite(values)) for values in metrics.values())
+            after, metrics, lived = advance(state.state, start, 2, learn)
+            assert bool(lived) == (phase == "online")
+            assert all(np.all(np.isfinite(x)) for x in (*metrics.values(), *lived.values()))
             state = state._replace(state=after, step=start + 2)
         has_moved = any(np.any(a != b) for a, b in zip(before, _numbers(state), strict=True))
         assert has_moved == (state.step > 0)

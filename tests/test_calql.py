@@ -155,10 +155,10 @@ def test_at_first_the_policy_clones_if_asked_to():
 
 
 def test_rewards_and_returns_are_scaled_alike():
-    _, parts, dataset, _ = make(dataclasses.replace(CONFIG, reward_scale=0.25))
+    _, parts, dataset, state = make(dataclasses.replace(CONFIG, reward_scale=0.25))
     _, plain, _, _ = make()
     rows = dataset.rows[:4]
-    scaled, batch = calql._unpack(parts, rows), calql._unpack(plain, rows)
+    scaled, batch = (calql._unpack(given, state, rows) for given in (parts, plain))
     np.testing.assert_allclose(scaled.reward, 0.25 * np.asarray(batch.reward))
     np.testing.assert_allclose(scaled.return_to_go, 0.25 * np.asarray(batch.return_to_go))
 
@@ -248,3 +248,25 @@ def test_what_it_does_is_learned_online_too():
 def test_a_wrong_setting_is_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
         CalqlConfig(**{field: value})
+
+
+def test_states_are_seen_as_so_many_deviations_from_the_logged_mean():
+    config = dataclasses.replace(CONFIG, normalise_states=True)
+    agent, parts = calql.calql(config, SPEC), calql.make_parts(config, SPEC)
+    logged = transitions(40)
+    dataset = replay.make_dataset(jax.random.key(0), replay.Layout(3, 2), logged)
+    state = agent.init(jax.random.key(1), dataset)
+    seen = (logged.obs - logged.obs.mean(axis=0)) / (logged.obs.std(axis=0) + 1e-3)
+    action, *_ = agent.act(jax.random.key(2), state, (), jnp.asarray(logged.obs), explore=False)
+    expected = networks.mode(parts.actor.apply(state.actor.params, jnp.asarray(seen)))
+    np.testing.assert_allclose(action, expected, rtol=1e-4, atol=1e-5)
+    # An update on states that were normalised beforehand is the same update.
+    plain = calql.calql(CONFIG, SPEC)
+    following = (logged.next_obs - logged.obs.mean(axis=0)) / (logged.obs.std(axis=0) + 1e-3)
+    rows = logged._replace(obs=seen, next_obs=following)
+    other = replay.make_dataset(jax.random.key(0), replay.Layout(3, 2), rows)
+    after, _ = agent.offline_update(jax.random.key(3), 0, state, dataset)
+    begun = plain.init(jax.random.key(1), other)
+    same, _ = plain.offline_update(jax.random.key(3), 0, begun, other)
+    chex.assert_trees_all_close(after.critics, same.critics, rtol=1e-3, atol=1e-6)
+    chex.assert_trees_all_equal((after.mean, after.scale), (state.mean, state.scale))

@@ -204,7 +204,7 @@ def test_the_policy_sees_a_few_steps_and_what_is_still_asked_for():
         memory = agent.remember(memory, jnp.asarray(rewards[t]))
         first = max(0, t - 2)  # three steps at most
         asked = 3.0 - 0.001 * np.stack([rewards[0] * k for k in range(first, t + 1)], axis=1)
-        seen = odt_learner.normalise(state, jnp.asarray(observed[first : t + 1]).swapaxes(0, 1))
+        seen = base.normalise(state, jnp.asarray(observed[first : t + 1]).swapaxes(0, 1))
         past = np.stack([*actions[first:t], np.zeros((2, 2))], axis=1).astype(np.float32)
         expected = np.tanh(see(parts, state, jnp.asarray(asked), seen, jnp.asarray(past))[:, -1])
         np.testing.assert_allclose(action, expected, rtol=1e-4, atol=1e-5)

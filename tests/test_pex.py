@@ -225,6 +225,29 @@ PROBE = PexConfig(
 )
 
 
+def test_states_are_seen_as_so_many_deviations_from_the_logged_mean():
+    offline = dataclasses.replace(OFFLINE, normalise_states=True)
+    logged = transitions(40)
+    mean, scale = logged.obs.mean(axis=0), logged.obs.std(axis=0) + 1e-3
+    turned = logged._replace(
+        obs=(logged.obs - mean) / scale, next_obs=(logged.next_obs - mean) / scale
+    )
+    found = []
+    for config, rows in ((offline, logged), (OFFLINE, turned)):
+        agent = pex.pex(dataclasses.replace(CONFIG, offline=config), SPEC)
+        layout = replay.Layout(3, 2)
+        dataset = replay.make_dataset(jax.random.key(0), layout, rows)
+        state = agent.init(jax.random.key(1), dataset)
+        state, _ = agent.offline_update(jax.random.key(2), 0, state, dataset)
+        state = agent.handover(jax.random.key(3), state, dataset)
+        memory = replay.add(replay.init(layout, 40), layout.pack(rows))
+        state, _ = agent.online_update(jax.random.key(4), 0, state, memory, dataset)
+        obs = jnp.asarray(rows.obs)
+        action, *_ = agent.act(jax.random.key(5), state, (), obs, explore=True)
+        found.append((state.learned.critics.params, state.settled, action))
+    chex.assert_trees_all_close(*found, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("expands", [True, False], ids=["pex", "iql"])
 @pytest.mark.parametrize("name", sorted(probes.PROBES))
 def test_every_probe_is_solved(name, expands):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from roid_jax import replay
-from roid_jax.types import Array, Key
+from roid_jax.types import Array, Key, Transitions
 
 
 class Agent(NamedTuple):
@@ -83,6 +83,31 @@ def learn_mixed(
     inputs = jax.random.split(key_updates, shape[0]), rows
     state, metrics = jax.lax.scan(lambda state, given: update(state, *given), state, inputs)
     return state, jax.tree.map(jnp.mean, metrics), rows
+
+
+def state_moments(layout: replay.Layout, dataset: replay.Dataset) -> dict[str, Array]:
+    """Returns the `mean` of logged observations and the `scale` that `normalise` divides by."""
+    mean, deviation = layout.moments(dataset.rows)
+    return {"mean": mean, "scale": deviation + 1e-3}
+
+
+def normalise(state: Any, obs: Array) -> Array:
+    """Returns the observations as the networks of a state see them.
+
+    A state without a `mean` and a `scale` of `[O]`, or with None, has networks that see them as
+    they are.
+    """
+    if getattr(state, "mean", None) is None:
+        return obs
+    mean, scale = (jnp.broadcast_to(x, obs.shape) for x in (state.mean, state.scale))
+    return (obs - mean) / scale
+
+
+def normalise_rows(state: Any, batch: Transitions) -> Transitions:
+    """Returns transitions with their observations as the networks of a state see them."""
+    return batch._replace(
+        obs=normalise(state, batch.obs), next_obs=normalise(state, batch.next_obs)
+    )
 
 
 def random_act(action_dim: int) -> Callable:

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -48,6 +49,7 @@ class CalqlConfig:
     num_actions: int = 10  # of each of three kinds, to push on
     max_backup: bool = True  # the best of as many actions at the successor; else one
     layer_norm: bool = False  # in the critics
+    normalise_states: bool = False
     reward_scale: float = 1.0  # of rewards and returns
     cloning_steps: int = 0  # of the offline phase's first, in which the policy clones
     updates: int = 1  # a step of the environment
@@ -64,6 +66,14 @@ class CalqlConfig:
         cfg.check_whole(self, "batch_size", "num_critics", "num_actions", "updates")
         cfg.check_whole(self, "warmup_steps", "cloning_steps", least=0, most=100_000_000)
         cfg.check_share("offline_fraction", self.offline_fraction)
+
+
+@chex.dataclass(frozen=True)
+class CalqlState(SacState):
+    """Everything that learning changes, and `[O]` what observations are normalised by, if so."""
+
+    mean: Array | None = None
+    scale: Array | None = None
 
 
 class Parts(NamedTuple):
@@ -94,7 +104,7 @@ def calql(config: CalqlConfig, spec: Spec) -> base.Agent:
     """Returns the agent for an environment."""
     parts = make_parts(config, spec)
     return base.Agent(
-        init=functools.partial(sac.init, parts),
+        init=functools.partial(init, parts),
         offline_update=functools.partial(offline_update, parts),
         online_update=functools.partial(online_update, parts),
         act=functools.partial(sac.act, parts),
@@ -104,9 +114,18 @@ def calql(config: CalqlConfig, spec: Spec) -> base.Agent:
     )
 
 
+def init(parts: Parts, key: Key, dataset: replay.Dataset) -> CalqlState:
+    """Returns an agent that learned nothing yet but, where it is asked to, how states vary."""
+    state = CalqlState(**sac.init(parts, key, dataset))
+    if not parts.config.normalise_states:
+        return state
+    layout = replay.Layout(parts.spec.obs_dim, parts.spec.action_dim)
+    return state.replace(**base.state_moments(layout, dataset))
+
+
 def offline_update(
-    parts: Parts, key: Key, step: Array, state: SacState, dataset: replay.Dataset
-) -> tuple[SacState, dict[str, Array]]:
+    parts: Parts, key: Key, step: Array, state: CalqlState, dataset: replay.Dataset
+) -> tuple[CalqlState, dict[str, Array]]:
     """Moves everything once, on a batch of logged rows."""
     key_rows, key_update = jax.random.split(key)
     rows, _ = replay.sample_dataset(key_rows, dataset, parts.config.batch_size)
@@ -117,38 +136,26 @@ def online_update(
     parts: Parts,
     key: Key,
     step: Array,
-    state: SacState,
+    state: CalqlState,
     memory: replay.Replay,
     dataset: replay.Dataset,
-) -> tuple[SacState, dict[str, Array]]:
+) -> tuple[CalqlState, dict[str, Array]]:
     """Moves everything U times, on batches of which a part is logged."""
     del step
     config = parts.config
     update = functools.partial(_update, parts)
-    draw = functools.partial(_draw_lived, dataset) if config.calibrated else replay.sample
+    draw = functools.partial(episodes.sample_known, dataset) if config.calibrated else replay.sample
     how = {"fraction": config.offline_fraction, "draw": draw}
     shape = config.updates, config.batch_size
     state, metrics, _ = base.learn_mixed(key, state, update, memory, dataset, shape=shape, **how)
     return state, metrics
 
 
-def _draw_lived(
-    dataset: replay.Dataset, key: Key, memory: replay.Replay, *shape: int
-) -> tuple[Array, Array]:
-    """Returns lived rows whose return is known, and their numbers; before there are any, logged."""
-    has_any = episodes.finished(memory)[0] > 0
-    lived, logged = (
-        episodes.sample_finished(key, memory, *shape),
-        replay.sample_dataset(key, dataset, *shape),
-    )
-    return jax.tree.map(lambda a, b: jnp.where(has_any, a, b), lived, logged)
-
-
 def _update(
-    parts: Parts, state: SacState, key: Key, rows: Array, *, clones: Array | bool = False
-) -> tuple[SacState, dict[str, Array]]:
+    parts: Parts, state: CalqlState, key: Key, rows: Array, *, clones: Array | bool = False
+) -> tuple[CalqlState, dict[str, Array]]:
     """Moves actor, temperature and critics by gradients at the same point, and targets a little."""
-    batch = _unpack(parts, rows)
+    batch = _unpack(parts, state, rows)
     key_target, key_push, key_actor = jax.random.split(key, 3)
     target = critic_target(key_target, state, batch, parts)
 
@@ -168,7 +175,7 @@ def _update(
     gradient, entropy = jax.grad(policy_loss, has_aux=True)(state.actor.params)
     # The gradient of log temperature times surplus: unlike SAC's it has no temperature in it.
     surplus = entropy - parts.config.entropy_per_dimension * parts.spec.action_dim
-    state = SacState(
+    state = state.replace(
         actor=base.descend(parts.optimiser, state.actor, gradient),
         critics=critics,
         target_critics=networks.polyak(
@@ -181,11 +188,12 @@ def _update(
     return state, metrics
 
 
-def _unpack(parts: Parts, rows: Array) -> Transitions:
-    """Returns `[B, R]` rows as transitions, rewards and returns scaled."""
+def _unpack(parts: Parts, state: CalqlState, rows: Array) -> Transitions:
+    """Returns `[B, R]` rows as transitions: states normalised, rewards and returns scaled."""
     batch = sac.unpack(parts, rows, largest_action=LARGEST_ACTION)
     scale = parts.config.reward_scale
-    return batch._replace(reward=scale * batch.reward, return_to_go=scale * batch.return_to_go)
+    batch = batch._replace(reward=scale * batch.reward, return_to_go=scale * batch.return_to_go)
+    return base.normalise_rows(state, batch)
 
 
 def cloning_loss(params: networks.Params, batch: Transitions, parts: Parts) -> Array:
@@ -193,7 +201,7 @@ def cloning_loss(params: networks.Params, batch: Transitions, parts: Parts) -> A
     return -jnp.mean(parts.actor.apply(params, batch.obs).log_prob(batch.action))
 
 
-def critic_target(key: Key, state: SacState, batch: Transitions, parts: Parts) -> Array:
+def critic_target(key: Key, state: CalqlState, batch: Transitions, parts: Parts) -> Array:
     """Returns `[B]` r + gamma (1 - d) max_j min_k Qtarget_k(s', a_j), a_j ~ pi, without entropy."""
     number = parts.config.num_actions if parts.config.max_backup else 1
     actions, _ = draw(key, state, batch.next_obs, parts, number=number)
@@ -203,7 +211,7 @@ def critic_target(key: Key, state: SacState, batch: Transitions, parts: Parts) -
 
 
 def draw(
-    key: Key, state: SacState, obs: Array, parts: Parts, *, number: int
+    key: Key, state: CalqlState, obs: Array, parts: Parts, *, number: int
 ) -> tuple[Array, Array]:
     """Returns `[J, B, U]` actions of the policy and `[J, B]` their log densities; no gradient."""
     policy = parts.actor.apply(state.actor.params, obs)
@@ -217,7 +225,7 @@ def values_of(params: networks.Params, obs: Array, actions: Array, parts: Parts)
 
 
 def push(
-    key: Key, params: networks.Params, state: SacState, batch: Transitions, parts: Parts
+    key: Key, params: networks.Params, state: CalqlState, batch: Transitions, parts: Parts
 ) -> Array:
     """Returns `[K, B]` log sum_j exp(Q_k(s, a_j) - log density of a_j), what is pushed down.
 

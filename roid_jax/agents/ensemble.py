@@ -111,27 +111,22 @@ def init(parts: Parts, key: Key, dataset: replay.Dataset) -> EnsembleState:
     critics = jax.vmap(lambda key: networks.init_members(key, parts.critic, 2, obs, action))(
         jax.random.split(key_critics, config.num_members)
     )
-    mean, scale = jnp.zeros(layout.obs_dim), jnp.ones(layout.obs_dim)
+    moments = {"mean": jnp.zeros(layout.obs_dim), "scale": jnp.ones(layout.obs_dim)}
     if config.normalise_states:
-        mean, deviation = layout.moments(dataset.rows)
-        scale = deviation + 1e-3
+        moments = base.state_moments(layout, dataset)
     return EnsembleState(
         actors=base.learner(parts.optimiser, actors),
         target_actors=actors,
         critics=base.learner(parts.optimiser, critics),
         target_critics=critics,
         salt=jax.random.bits(key_salt),
-        mean=mean,
-        scale=scale,
+        **moments,
     )
 
 
 def normalise(parts: Parts, state: Any, obs: Array) -> Array:
     """Returns the observations as the networks see them."""
-    if not parts.config.normalise_states:
-        return obs
-    mean, scale = (jnp.broadcast_to(x, obs.shape) for x in (state.mean, state.scale))
-    return (obs - mean) / scale
+    return base.normalise(state, obs) if parts.config.normalise_states else obs
 
 
 def unpack(parts: Parts, state: Any, rows: Array) -> Transitions:

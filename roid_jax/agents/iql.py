@@ -31,6 +31,8 @@ class IqlConfig:
     """
 
     hidden: tuple[int, ...] = (256, 256)
+    layer_norm: bool = False  # in the critics
+    normalise_states: bool = False
     learning_rate: float = 3e-4
     decay_steps: int = 1_000_000  # over which the policy's rate falls to 0, 0 for never
     discount: float = 0.99
@@ -55,6 +57,7 @@ class IqlState:
     """Everything that learning changes; critics have a leading axis of 2.
 
     reward_scale: `[]` what rewards are multiplied by.
+    mean, scale: `[O]` what observations are normalised by, None where they are not.
     """
 
     actor: base.Learner
@@ -62,6 +65,8 @@ class IqlState:
     target_critics: networks.Params
     value: base.Learner
     reward_scale: Array
+    mean: Array | None = None
+    scale: Array | None = None
 
 
 class Parts(NamedTuple):
@@ -84,7 +89,7 @@ def make_parts(config: IqlConfig, spec: Spec) -> Parts:
         config=config,
         layout=replay.Layout(spec.obs_dim, spec.action_dim),
         actor=networks.NormalActor(config.hidden, spec.action_dim),
-        critic=networks.Critic(config.hidden),
+        critic=networks.Critic(config.hidden, layer_norm=config.layer_norm),
         value=networks.Value(config.hidden),
         optimiser=optax.adam(rate),
         actor_optimiser=optax.adam(falling),
@@ -102,7 +107,13 @@ def init(parts: Parts, key: Key, dataset: replay.Dataset) -> IqlState:
         target_critics=critics,
         value=base.learner(parts.optimiser, parts.value.init(key_value, obs)),
         reward_scale=_reward_scale(parts, dataset),
+        **(base.state_moments(parts.layout, dataset) if parts.config.normalise_states else {}),
     )
+
+
+def unpack(parts: Parts, state: IqlState, rows: Array) -> Transitions:
+    """Returns `[B, R]` rows as transitions, with observations as the networks see them."""
+    return base.normalise_rows(state, parts.layout.unpack(rows))
 
 
 def _reward_scale(parts: Parts, dataset: replay.Dataset) -> Array:
@@ -126,7 +137,8 @@ def offline_update(
 ) -> tuple[IqlState, dict[str, Array]]:
     """Moves the value, the critics, and the policy towards actions that did better than it."""
     del step
-    batch = parts.layout.unpack(replay.sample_dataset(key, dataset, parts.config.batch_size)[0])
+    rows, _ = replay.sample_dataset(key, dataset, parts.config.batch_size)
+    batch = unpack(parts, state, rows)
     state, advantage, metrics = learn_values(parts, state, batch)
     actor = imitate(parts, parts.actor_optimiser, state, batch.obs, batch.action, advantage)
     return state.replace(actor=actor), metrics

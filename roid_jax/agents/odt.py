@@ -100,7 +100,7 @@ def extend(context: Context, obs: Array, asked: Array) -> tuple[Context, Array]:
 def _act(parts: Parts, key: Key, state: OdtState, memory: Context, obs: Array, *, explore: bool):
     config = parts.config
     asked = config.exploration_return if explore else config.evaluation_return
-    seen = odt_learner.normalise(state, obs)
+    seen = base.normalise(state, obs)
     wanted = jnp.full(len(obs), config.return_scale * asked)
     memory, place = jax.vmap(extend)(memory, seen, wanted)
     tokens = memory.return_to_go, memory.obs, memory.action

@@ -125,12 +125,6 @@ def init(parts: Parts, key: Key, dataset: replay.Dataset) -> OdtState:
     )
 
 
-def normalise(state: OdtState, obs: Array) -> Array:
-    """Returns `[..., O]` observations as the policy sees them."""
-    mean, scale = (jnp.broadcast_to(x, obs.shape) for x in (state.mean, state.scale))
-    return (obs - mean) / scale
-
-
 def offline_update(
     parts: Parts, key: Key, step: Array, state: OdtState, dataset: replay.Dataset
 ) -> tuple[OdtState, dict[str, Array]]:
@@ -239,7 +233,7 @@ def policy_loss(
     key_dropout, key_sample = jax.random.split(key)
     action = jnp.clip(batch.action, -LARGEST_ACTION, LARGEST_ACTION)
     returns_to_go = parts.config.return_scale * batch.return_to_go
-    seen = returns_to_go, normalise(state, batch.obs), action
+    seen = returns_to_go, base.normalise(state, batch.obs), action
     policy = parts.policy.apply(params, *seen, train=True, rngs={"dropout": key_dropout})
     _, log_prob = policy.sample_and_log_prob(seed=key_sample)
     surprise, entropy = (

@@ -98,10 +98,12 @@ def handover(
 
 
 def _act(parts: Parts, key: Key, state: Any, memory: Any, obs: Array, *, explore: bool):
-    if isinstance(state, PexState):
-        action, chosen = compose(key, state, obs, parts, explore=explore)
+    is_pex = isinstance(state, PexState)
+    seen = base.normalise(state.learned if is_pex else state, obs)
+    if is_pex:
+        action, chosen = compose(key, state, seen, parts, explore=explore)
         return action, memory, {"new_policy": jnp.mean(chosen.astype(jnp.float32))}
-    policy = parts.offline.actor.apply(state.actor.params, obs)
+    policy = parts.offline.actor.apply(state.actor.params, seen)
     action = policy.sample(seed=key) if explore else policy.mode()
     return jnp.clip(action, -1.0, 1.0), memory, {}
 
@@ -157,9 +159,9 @@ def online_update(
 def _update(parts: Parts, state: Any, key: Key, rows: Array) -> tuple[Any, dict[str, Array]]:
     """Moves value and critics, then the policy that learns."""
     offline = parts.offline
-    batch = offline.layout.unpack(rows)
     is_pex = isinstance(state, PexState)
     before = state.learned if is_pex else state
+    batch = iql.unpack(offline, before, rows)
     learned, advantage, metrics = iql.learn_values(offline, before, batch)
     action = batch.action
     if is_pex and parts.config.imitated == "composed":

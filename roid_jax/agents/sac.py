@@ -109,7 +109,7 @@ def unpack(parts: Any, rows: Array, *, largest_action: float) -> Transitions:
 
 def act(parts: Any, key: Key, state: SacState, memory: Any, obs: Array, *, explore: bool):
     """Returns the policy's actions: drawn, or where it does not explore its squashed mean."""
-    policy = parts.actor.apply(state.actor.params, obs)
+    policy = parts.actor.apply(state.actor.params, base.normalise(state, obs))
     return policy.sample(seed=key) if explore else networks.mode(policy), memory, {}
 
 
