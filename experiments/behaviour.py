@@ -11,7 +11,7 @@ from roid_jax import checkpoint, evaluation, training
 from roid_jax import config as cfg
 from roid_jax.agents import base, sac
 from roid_jax.envs import named
-from roid_jax.envs.base import Environment
+from roid_jax.envs.base import Environment, require_sound
 from roid_jax.types import Array, Key
 
 _FREE = ("medium", "expert", "tolerance", "rows")  # fields that do not change the training
@@ -77,7 +77,7 @@ def begin(problem: Problem, checkpoints: checkpoint.Checkpoints) -> Progress:
     )
     if latest is None:
         return Progress(0, start, [])
-    notes = checkpoints.notes(latest)
+    notes = checkpoints.notes(latest, identity=dict, rows=list)
     checkpoint.require_same(notes["identity"], problem.identity())
     online = checkpoints.restore(latest, start)
     online = online.replace(env=problem.env.resume(online.env))
@@ -119,7 +119,13 @@ def _make_chunks(problem: Problem) -> Callable[[training.Online, int], training.
         training.make_online(problem.agent, problem.env, length=length, learn=learn)
         for learn in (False, True)
     )
-    return lambda online, step: (learn if step else warm_up)(key, online, step, None)[0]
+
+    def chunk(online: training.Online, step: int) -> training.Online:
+        online, log = (learn if step else warm_up)(key, online, step, None)
+        require_sound(problem.env, log.episode_return)
+        return online
+
+    return chunk
 
 
 def _make_evaluate(problem: Problem) -> Callable[[Any, int], dict[str, Any]]:

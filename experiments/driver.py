@@ -161,6 +161,18 @@ def make_problem(
     )
 
 
+def unusual_rewards(problem: Problem) -> str | None:
+    """Returns a line about logged rewards that are far from what settings here are meant for."""
+    layout = replay.Layout(problem.env.spec.obs_dim, problem.env.spec.action_dim)
+    sizes = np.abs(np.asarray(layout.unpack(problem.dataset.rows).reward))
+    if not np.any(sizes) or 1e-3 <= (size := float(np.mean(sizes[sizes > 0]))) <= 1e3:
+        return None
+    return (
+        f"note: rewards in {problem.dataset_name} are about {size:.1g} in size; networks, rates "
+        "and limits here are meant for about 1, so scale them, in the data and the world alike."
+    )
+
+
 def with_seeds(problem: Problem, numbers: Sequence[int]) -> Problem:
     """Returns the same problem of other seeds."""
     mesh = seeds.make_mesh(len(numbers))

@@ -33,9 +33,9 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
         how = {"chunk": problem.config.chunk, "warmup": warmup}
         for step, length, learn in training.chunks(progress.step, stop, **how):
             started = time.perf_counter()
-            state, found = advance(progress.state, step, length, learn)
-            found = jax.device_get(found)
-            _require_finite(found, problem, progress.phase, step)
+            state, found, lived = advance(progress.state, step, length, learn)
+            found, lived = jax.device_get((found, lived))
+            _require_finite(found, lived, problem, progress.phase, step)
             progress = progress._replace(
                 step=step + length,
                 state=state,
@@ -63,7 +63,8 @@ def make_evaluate(problem: Problem) -> Callable[[Progress], Progress]:
         bad = np.flatnonzero(~np.all(np.isfinite(returns), axis=1))
         if bad.size:  # before anything is saved
             where = f"{progress.phase} step {progress.step} of seed {problem.seeds[bad[0]]}"
-            raise Diverged(f"an episode's return is not finite at {where}")
+            raise _broken(problem, "an episode's return is not finite", where, is_lived=True)
+        _ask(problem)
         rows = []
         for i, seed in enumerate(problem.seeds):
             about = {"seed": seed, "phase": progress.phase, "step": progress.step}
@@ -89,8 +90,11 @@ def _scores(problem: Problem, returns: np.ndarray) -> dict[str, Any]:
     return {**found, "returns": returns.tolist()}
 
 
-def _make_advance(problem: Problem, phase: str) -> Callable[..., tuple[Any, dict]]:
-    """Returns `(state, step, length, learn) -> state, metrics`, compiled once for each length."""
+def _make_advance(problem: Problem, phase: str) -> Callable[..., tuple[Any, dict, dict]]:
+    """Returns `(state, step, length, learn) -> state, metrics, what was lived`.
+
+    Compiled once for each length.
+    """
     agent, keys = problem.agent, problem.key("pretrain" if phase == "offline" else "online")
 
     @functools.cache
@@ -102,10 +106,12 @@ def _make_advance(problem: Problem, phase: str) -> Callable[..., tuple[Any, dict
             axes = training.ONLINE_AXES
         return problem.compile(chunk, 0, axes, None, DATASET_AXES, out_axes=(axes, 0), donate=1)
 
-    def advance(state: Any, step: int, length: int, learn: bool) -> tuple[Any, dict]:
+    def advance(state: Any, step: int, length: int, learn: bool) -> tuple[Any, dict, dict]:
         run = compiled(length, learn)
         state, log = run(keys, state, step, problem.dataset)
-        return state, log if phase == "offline" else log.metrics
+        if phase == "offline":
+            return state, log, {}
+        return state, log.metrics, {"the sum of rewards": log.episode_return[:, :, 0]}
 
     return advance
 
@@ -114,14 +120,38 @@ def _next(step: int, interval: int) -> int:
     return (step // interval + 1) * interval
 
 
-def _require_finite(metrics: dict, problem: Problem, phase: str, first_step: int) -> None:
-    """Ends the runs at the first number of a chunk that is not finite."""
-    for name, values in metrics.items():
-        bad = np.argwhere(~np.isfinite(values))
-        if bad.size:
-            i, t = bad[np.argmin(bad[:, 1])]
-            where = f"{phase} step {first_step + t} of seed {problem.seeds[i]}"
-            raise Diverged(f"{name} is {values[i, t]} at {where}")
+def _require_finite(
+    metrics: dict, lived: dict, problem: Problem, phase: str, first_step: int
+) -> None:
+    """Ends the runs at the first number of a chunk that is not finite.
+
+    Within a step what was lived comes first, as a reward that is no number makes such losses.
+    """
+    numbers = {**lived, **metrics}
+    bad = [
+        (t, name not in lived, name, i)
+        for name, values in numbers.items()
+        for i, t in np.argwhere(~np.isfinite(values)).tolist()
+    ]
+    if bad:
+        t, _, name, i = min(bad)
+        where = f"{phase} step {first_step + t} of seed {problem.seeds[i]}"
+        raise _broken(problem, f"{name} is {numbers[name][i, t]}", where, is_lived=name in lived)
+    _ask(problem)
+
+
+def _broken(problem: Problem, what: str, where: str, *, is_lived: bool) -> Diverged:
+    """Returns the error of a run that cannot go on, in the world's own words where it failed."""
+    fault = _ask(problem)
+    if is_lived and fault is not None:
+        return Diverged(f"{problem.env_name} failed at {where}: {fault}")
+    return Diverged(f"the run diverged: {what} at {where}")
+
+
+def _ask(problem: Problem) -> str | None:
+    """Returns what went wrong in the worlds since they were asked the last time."""
+    faults = [env.fault() for env in (problem.env, problem.wide)]
+    return faults[0] or faults[1]
 
 
 def _means(metrics: Sequence[dict[str, np.ndarray]], i: int) -> dict[str, float]:

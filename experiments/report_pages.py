@@ -129,7 +129,7 @@ def of_run(run: Run, video: pathlib.Path | None) -> str:
 def show_candidates(run: Run) -> str:
     """Returns what a training wrote of its candidates, as HTML; none if it cannot be read."""
     try:
-        seen = json.loads((run.folder / candidates.FILE).read_text(encoding="utf-8"))
+        seen = results.read_record(run.folder / candidates.FILE)
         note = (
             f"Candidates at states of the data, {seen['when']}, with eta = {seen['eta']:g}. The "
             "solid line is the level of the chosen one's ratio."

@@ -1,6 +1,5 @@
 """Runs as their result files have them: found in workdirs, read, and grouped."""
 
-import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,8 @@ from experiments import train_report
 from roid_jax import results
 
 _TASK = "--task="
+_BUDGET = ("offline_steps", "online_steps", "eval_episodes", "eval_interval")
+_LARGE = 1e100  # no number of a training, which is of single precision, comes near it
 
 
 class Run(NamedTuple):
@@ -90,17 +91,46 @@ def _seed_of(file: pathlib.Path) -> tuple[int, str]:
 def read_seed(name: str, file: pathlib.Path) -> Run:
     """Returns one seed of a training."""
     try:
-        about = json.loads((file.parent / "config.json").read_text(encoding="utf-8"))
-        run, rows = about["run"], results.read_rows(file)
-        found = Run(name, task_of(about), run["seed"], rows, about, file.parent)
-        if not all(isinstance(row["step"], int) and row["phase"] for row in rows):
-            raise TypeError
-        _ = [float(row["score"]) + float(row["score_error"]) for row in rows], found.scores
-        _ = [about["versions"][name] for name in ("roid_jax", "jax", "mujoco", "device")]
-        _ = [about["config"][f"{name}_steps"] + 0 for name in ("offline", "online")]
-        return found
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        raise ValueError(f"{file.parent} is not what experiments.train writes.") from None
+        about = results.read_record(file.parent / "config.json")
+        rows = results.read_rows(file)
+        _check_about(about)
+        _check_rows(rows)
+        return Run(name, task_of(about), about["run"]["seed"], rows, about, file.parent)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, LookupError) else str(error)
+        raise ValueError(
+            f"{file.parent} is not what experiments.train writes ({reason}); remove it, or name "
+            "another workdir."
+        ) from error
+
+
+def _check_about(about: dict[str, Any]) -> None:
+    """Raises an error where a field of config.json is missing or of another type."""
+    run, config = about["run"], about["config"]
+    rule = config.get("agent", {}).get("selector", {}).get("name", "")
+    versions = [about["versions"][name] for name in ("roid_jax", "jax", "mujoco", "device")]
+    words = [run["agent"], run["env"], run["dataset"], rule, *versions, *about["command"]]
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError("config.json has something else where words belong")
+    if not all(_is_count(number) for number in (run["seed"], *(config[name] for name in _BUDGET))):
+        raise TypeError("config.json has something else where whole numbers belong")
+
+
+def _check_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Raises an error where a field of a row is missing, or is no number that a report can show."""
+    if not rows:
+        raise ValueError("results.jsonl has no rows")
+    for i, row in enumerate(rows):
+        numbers = [value for name, value in row.items() if name not in ("phase", "returns")]
+        is_right = row["phase"] in ("offline", "online") and _is_count(row["step"])
+        if not is_right or not {"score", "score_error"} <= row.keys():
+            raise ValueError(f"row {i + 1} has no phase, step or score that could be")
+        if not all(type(number) in (int, float) and abs(number) < _LARGE for number in numbers):
+            raise TypeError(f"row {i + 1} has something else where numbers belong")
+
+
+def _is_count(given: Any) -> bool:
+    return type(given) is int and 0 <= given < 2**63
 
 
 def task_of(about: dict[str, Any]) -> str:

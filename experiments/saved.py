@@ -13,11 +13,16 @@ import numpy as np
 from experiments import driver
 from experiments.driver import Problem, Progress
 from roid_jax import checkpoint, results, seeds
+from roid_jax import config as cfg
 from roid_jax.checkpoint import Checkpoints
 
 Stores = Mapping[int, Checkpoints]  # by seed
 
 _UNKNOWN = -1e30  # the score of a policy that was not evaluated: never the best
+
+# What a run needs of the notes to go on.
+NOTES = {"identity": dict, "phase": str, "step": int, "rows": list, "pending": dict}
+NOTES |= {"seconds": float | int}
 
 
 def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
@@ -38,9 +43,10 @@ def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
 
 def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]:
     """Returns the notes of each seed's checkpoint, which must be of the same problem."""
-    notes = [stores[seed].notes(step) for seed in problem.seeds]
+    notes = [stores[seed].notes(step, **NOTES) for seed in problem.seeds]
     for seed, note in zip(problem.seeds, notes, strict=True):
         checkpoint.require_same(note["identity"], problem.identity(seed))
+        cfg.check_one_of("the phase of a checkpoint", note["phase"], driver.STATE_AXES)
         if note["phase"] == "online" and note["step"] > problem.config.online_steps:
             raise ValueError(
                 f"the run has made {note['step']:,} online steps; --config.online_steps must be at "
@@ -135,7 +141,7 @@ def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> 
         latest = store.latest()
         if latest is None:
             raise ValueError(f"there is no whole checkpoint in {source}.")
-        notes = store.notes(latest)
+        notes = store.notes(latest, identity=dict, rows=list)
         identity = offline_identity(problem, seed)
         checkpoint.require_same(notes["identity"], identity, flag="--from_checkpoint")
         return latest, store.restore(latest, like), notes["rows"]

@@ -11,7 +11,6 @@ table.md, results.csv and figures; `experiments.report` makes a page of the work
 """
 
 import dataclasses
-import json
 import pathlib
 import subprocess
 import sys
@@ -54,9 +53,10 @@ class Cell(NamedTuple):
 def _command(folder: pathlib.Path) -> list[str]:
     """Returns the words that a training was started with; none where they cannot be read."""
     try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8"))["command"]
-    except (OSError, ValueError, LookupError):
+        words = results.read_record(folder / "config.json").get("command")
+    except (OSError, ValueError):
         return []
+    return words if isinstance(words, list) else []
 
 
 def define_flags() -> None:

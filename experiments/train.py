@@ -85,6 +85,8 @@ def main() -> None:
     console = rich.console.Console(highlight=False, quiet=not place.is_first)
     if flags.FLAGS["task"].present and data == asked.EMBEDDED != values.dataset:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
+    if (note := driver.unusual_rewards(problem)) is not None:
+        console.print(note, soft_wrap=True)
     with contextlib.ExitStack() as stack:
         with cli.border():
             for n in numbers:
@@ -220,7 +222,7 @@ def _run_phase(
         last = stores[problem.seeds[0]].latest()
         where = folders[problem.seeds[0]].parent
         kept = "nothing was saved" if last is None else f"checkpoint {last} in {where} is good"
-        cli.fail(f"the run diverged: {error}; {kept}.", code=1)
+        cli.fail(f"{error}; {kept}.", code=1)
     return state
 
 

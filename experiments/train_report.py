@@ -92,7 +92,7 @@ def write_summary(folder: pathlib.Path, finished: Finished) -> None:
 
 def read(folder: pathlib.Path) -> Finished:
     """Returns a finished run as its files have it."""
-    summary = json.loads(summary_file(folder).read_text(encoding="utf-8"))
+    summary = results.read_record(summary_file(folder))
     return Finished(rows=results.read_rows(folder / "results.jsonl"), summary=summary)
 
 

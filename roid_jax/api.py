@@ -21,7 +21,7 @@ from roid_jax.agents import named
 from roid_jax.agents.base import Agent
 from roid_jax.data import prepare
 from roid_jax.data.d4rl import Recording
-from roid_jax.envs.base import Environment, Spec
+from roid_jax.envs.base import Environment, Spec, require_sound
 from roid_jax.types import Array, Key
 
 Report = Callable[[int, dict[str, float]], None]  # (steps done, means of the last chunk)
@@ -94,6 +94,7 @@ def finetune(
     plan = training.chunks(0, steps, chunk=_CHUNK, warmup=agent.warmup_steps)
     for start, length, learn in plan:
         online, log = make(length, learn)(key_steps, online, start, dataset)
+        require_sound(env, log.episode_return)
         report(start + length, _means(log.metrics))
     return online
 
@@ -107,7 +108,10 @@ def evaluate(key: Key, agent: Agent, state: Any, env: Environment, *, episodes: 
 
     memory = jax.vmap(agent.begin_episode)(jax.random.split(key_memory, episodes))
     how = {"episodes": episodes, "remember": agent.remember}
-    return evaluation.evaluate(key_play, env, policy, memory, **how).returns
+    returns = evaluation.evaluate(key_play, env, policy, memory, **how).returns
+    if not isinstance(returns, jax.core.Tracer):  # else it is a part of a program
+        require_sound(env, returns)
+    return returns
 
 
 def diagnose(

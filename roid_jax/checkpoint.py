@@ -1,12 +1,11 @@
 """The door to disk for states: Orbax checkpoints, written in the background, whole or not at all.
 
 A checkpoint holds a pytree of arrays, random keys included, and notes: plain data such as the rows
-reported so far and the configuration. With them is a checksum of every array, so that a disk that
+reported so far and the configuration. With them are checksums of both, so that a disk that
 changed a byte is found out. A run that is killed goes on from the last whole one.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
@@ -16,15 +15,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import orbax_quiet
+from roid_jax import orbax_checks, orbax_quiet
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
-_CHECKSUM = "checksum"  # its name among the notes on disk
+_CHECKSUM = "checksum"  # its name among the notes on disk: of the arrays, a colon, of the notes
+_CHANGED = "its bytes have changed"
 
 
 class NotSaved(OSError):
@@ -45,21 +44,16 @@ class Checkpoints:
         # which complains where a run ends at once.
         for half in () if read_only else folder.glob("*.orbax-checkpoint-tmp*"):
             shutil.rmtree(half, ignore_errors=True)
-        self._manager = ocp.CheckpointManager(
-            folder,
-            options=ocp.CheckpointManagerOptions(
-                best_fn=_score,
-                preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [
-                        preservation_policy.LatestN(keep),
-                        preservation_policy.BestN(get_metric_fn=_score, n=1),
-                    ]
-                ),
-                enable_async_checkpointing=True,
-                create=not read_only,
-                save_root_metadata=False,  # its own thread may outlive a run that ends at once
-            ),
-        )
+        steps = [one for one in folder.glob("*") if one.name.isdigit()]
+        lost = [one for one in steps if not orbax_checks.can_be_listed(one)]
+        self._moved = [] if read_only else [_put_aside(one) for one in lost]
+        try:
+            self._manager = ocp.CheckpointManager(folder, options=_options(keep, read_only))
+        except Exception as error:  # Orbax raises whatever its parts do
+            raise ValueError(
+                f"cannot open the checkpoints in {folder} ({type(error).__name__}); take another "
+                "directory."
+            ) from error
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -97,14 +91,12 @@ class Checkpoints:
 
         Looks at those that a run would go on from.
         """
-        moved = []
+        moved, self._moved = self._moved, []
         for step in self.recent():
             try:
-                self._require_whole(step, self._read(step, state=ocp.args.StandardRestore()))
+                self._require_whole(step, self._state(step))
             except ValueError:
-                folder = pathlib.Path(self._manager.directory) / str(step)
-                moved.append(_free(folder.with_name(f"{step}.broken")))
-                folder.rename(moved[-1])
+                moved.append(_put_aside(self._folder(step)))
         if moved:
             self._manager.reload()
         return moved
@@ -124,72 +116,102 @@ class Checkpoints:
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
         plain = jax.tree.map(jnp.copy, without_key_types(state))
-        notes = {**notes, _CHECKSUM: checksum(plain)}
+        sums = f"{orbax_checks.checksum(plain)}:{orbax_checks.notes_checksum(notes)}"
         with self._writing():
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(plain), notes=ocp.args.JsonSave(notes)
+                    state=ocp.args.StandardSave(plain),
+                    notes=ocp.args.JsonSave({**notes, _CHECKSUM: sums}),
                 ),
                 metrics={"score": score},
             )
 
-    def notes(self, step: int) -> Notes:
-        """Returns the notes of a checkpoint alone."""
-        notes = dict(self._read(step, notes=ocp.args.JsonRestore())["notes"])
-        notes.pop(_CHECKSUM, None)
+    def notes(self, step: int, /, **kinds: type) -> Notes:
+        """Returns the notes of a checkpoint alone; those named must be there, of those types."""
+        notes, _ = self._noted(step)
+        for name, kind in kinds.items():
+            if not isinstance(notes.get(name), kind):
+                raise ValueError(self._unreadable(step, f"its notes have no {name}"))
         return notes
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
+        plain = self._state(step, jax.eval_shape(without_key_types, like))
+        self._require_whole(step, plain)
+        return jax.tree.map(_with_type, plain, like)
+
+    def _require_whole(self, step: int, plain: Any) -> None:
+        """Raises a ValueError of one line where arrays or notes are not what was saved."""
+        _, expected = self._noted(step)
+        if expected != orbax_checks.checksum(plain):
+            raise ValueError(self._unreadable(step, _CHANGED))
+
+    def _state(self, step: int, like: Any = None) -> Any:
+        """Returns all arrays, like others or as they were saved, on whatever device is here."""
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-            jax.eval_shape(without_key_types, like),
-        )
-        found = self._read(step, state=ocp.args.StandardRestore(shapes))
-        self._require_whole(step, found)
-        return jax.tree.map(_with_type, found["state"], like)
+        with self._reading(step):
+            claimed = orbax_checks.claimed(self._folder(step))
+            shapes = jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+                claimed if like is None else like,
+            )
+            args = ocp.args.Composite(state=ocp.args.StandardRestore(shapes))
+            return self._manager.restore(step, args=args)["state"]
 
-    def _require_whole(self, step: int, found: Any) -> None:
-        """Raises a ValueError of one line where arrays are not what was saved."""
-        noted = self._read(step, notes=ocp.args.JsonRestore())["notes"]
-        if not isinstance(noted, dict) or noted.get(_CHECKSUM) != checksum(found["state"]):
-            raise ValueError(self._unreadable(step, "its bytes have changed"))
+    def _noted(self, step: int) -> tuple[Notes, str]:
+        """Returns the notes, which must be what was saved, and the checksum of the arrays."""
+        with self._reading(step):
+            args = ocp.args.Composite(notes=ocp.args.JsonRestore())
+            notes = self._manager.restore(step, args=args)["notes"]
+        sums = notes.pop(_CHECKSUM, None) if isinstance(notes, dict) else None
+        of_arrays, _, of_notes = sums.partition(":") if isinstance(sums, str) else ("", "", "")
+        # Older checkpoints have none of their notes.
+        if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
+            raise ValueError(self._unreadable(step, _CHANGED))
+        return notes, of_arrays
 
-    def _read(self, step: int, **what: Any) -> Any:
+    @contextlib.contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
         try:
-            return self._manager.restore(step, args=ocp.args.Composite(**what))
+            yield
         except Exception as error:  # Orbax raises whatever its parts do
-            raise ValueError(self._unreadable(step, type(error).__name__)) from error
+            is_ours = isinstance(error, orbax_checks.TooLarge)
+            why = str(error) if is_ours else type(error).__name__
+            raise ValueError(self._unreadable(step, why)) from error
+
+    def _folder(self, step: int) -> pathlib.Path:
+        return pathlib.Path(self._manager.directory) / str(step)
 
     def _unreadable(self, step: int, why: str) -> str:
         return (
-            f"cannot read the checkpoint {self._manager.directory / str(step)} ({why}); remove it "
+            f"cannot read the checkpoint {self._folder(step)} ({why}); remove it "
             "to go on from the one before, or take another directory."
         )
 
 
-def _free(path: pathlib.Path) -> pathlib.Path:
-    """Returns the path, with a number after it where there is something."""
-    number, found = 0, path
-    while found.exists():
-        number, found = number + 1, path.with_name(f"{path.name}-{number + 1}")
-    return found
+def _options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:
+    return ocp.CheckpointManagerOptions(
+        best_fn=orbax_checks.score,
+        preservation_policy=preservation_policy.AnyPreservationPolicy(
+            [
+                preservation_policy.LatestN(keep),
+                preservation_policy.BestN(get_metric_fn=orbax_checks.score, n=1),
+            ]
+        ),
+        enable_async_checkpointing=True,
+        create=not read_only,
+        save_root_metadata=False,  # its own thread may outlive a run that ends at once
+    )
 
 
-def checksum(plain: Any) -> str:
-    """Returns a sha256 over all arrays, whatever the containers they are in."""
-    sums = []
-    for leaf in jax.tree.leaves(plain):
-        array = np.ascontiguousarray(leaf)
-        head = f"{array.dtype}{array.shape}".encode()
-        sums.append(hashlib.sha256(head + array.tobytes()).hexdigest())
-    return hashlib.sha256("".join(sorted(sums)).encode()).hexdigest()
-
-
-def _score(metrics: dict[str, float]) -> float:
-    return metrics["score"]
+def _put_aside(folder: pathlib.Path) -> pathlib.Path:
+    """Renames a checkpoint that cannot be read; returns where it is now."""
+    path = folder.with_name(f"{folder.name}.broken")
+    number, free = 0, path
+    while free.exists():
+        number, free = number + 1, path.with_name(f"{path.name}-{number + 1}")
+    return folder.rename(free)
 
 
 def without_key_types(tree: Any) -> Any:
@@ -220,6 +242,6 @@ def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None
     for field in {**saved, **given}:
         if saved.get(field) != given.get(field):
             raise ValueError(
-                f"the checkpoint was made with {field} = {saved.get(field)!r}, not "
+                f"the checkpoint was made with {field} = {saved.get(field)!r:.200}, not "
                 f"{given.get(field)!r}; use that, or another {flag}."
             )

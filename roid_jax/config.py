@@ -8,6 +8,7 @@ resolved tree as plain data. The binaries turn the paths into flags.
 import dataclasses
 import difflib
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ Config = TypeVar("Config")
 def check(is_right: bool, field: str, expected: str, given: Any) -> None:
     """Raises a one-line error unless `is_right`; for use in `__post_init__`."""
     if not is_right:
-        raise ValueError(f"{field} must be {expected}, got {given!r}.")
+        raise ValueError(f"{field} must be {expected}, got {given!r:.200}.")
 
 
 def check_one_of(field: str, given: Any, choices: Iterable[Any]) -> None:
@@ -84,11 +85,12 @@ def _is_whole(given: Any) -> bool:
 
 def _is_finite(given: Any) -> bool:
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return is_number and math.isfinite(given)
+    return is_number and abs(given) <= sys.float_info.max  # of a whole number beyond it too
 
 
 def _is_set(given: Any) -> bool:
-    return isinstance(given, tuple) and 0 < len(given) == len(set(given))
+    is_tuple = isinstance(given, tuple) and all(isinstance(one, int | float) for one in given)
+    return is_tuple and 0 < len(given) == len(set(given))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -108,7 +110,12 @@ def from_dict(like: Config, given: Mapping[str, Any]) -> Config:
             if not isinstance(value, Mapping) or name not in value:
                 raise ValueError(f"the configuration has no field {path!r}.")
             value = value[name]
-        changes[path] = tuple(value) if isinstance(default, tuple) else value
+        value = tuple(value) if isinstance(value, list) else value
+        check(not isinstance(value, Mapping), path, "without fields of its own", value)
+        if isinstance(default, bool | str | tuple):  # numbers are checked by what they are for
+            expected = f"a {type(default).__name__}"
+            check(type(value) is type(default), path, expected, value)
+        changes[path] = value
     return override(like, changes)
 
 

@@ -6,12 +6,13 @@ import fcntl
 import importlib.metadata
 import io
 import json
+import math
 import os
 import pathlib
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +20,8 @@ import jax
 import roid_jax
 
 Row = Mapping[str, Any]
+
+_LIMIT_BYTES = 256 * 2**20  # of a file with JSON; ours have a thousandth
 
 _PACKAGES = (
     "jax",
@@ -121,9 +124,59 @@ def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
     write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
 
 
+def read_record(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the object in a JSON file, or raises a ValueError of one line."""
+    return _parse(_text(path), path)
+
+
 def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Returns the rows that `write_rows` wrote."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Returns the rows that `write_rows` wrote, or raises a ValueError of one line."""
+    plain = {"parse_float": _finite, "parse_int": _whole, "parse_constant": _finite}
+    return [_parse(line, path, **plain) for line in _text(path).splitlines()]
+
+
+def _text(path: pathlib.Path) -> str:
+    """Returns what is in a file, if it is one, and not larger than any of ours would be."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}.")
+    if path.stat().st_size > _LIMIT_BYTES:
+        size = f"{path.stat().st_size:,} bytes"
+        raise ValueError(f"{str(path)!r} has {size}, results at most {_LIMIT_BYTES:,}.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is no text: {error}.") from error
+
+
+def _parse(text: str, path: pathlib.Path, **how: Callable) -> dict[str, Any]:
+    try:
+        found = json.loads(text, **how)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
+    if not isinstance(found, dict) or not _is_shallow(found):
+        raise ValueError(f"{str(path)!r} holds no plain JSON object where one belongs.")
+    return found
+
+
+def _is_shallow(found: Any, levels: int = 32) -> bool:
+    """Whether lists and objects are nested no deeper than any of ours."""
+    inner = found.values() if isinstance(found, dict) else found
+    if not isinstance(found, dict | list):
+        return True
+    return levels > 0 and all(_is_shallow(one, levels - 1) for one in inner)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > 19:  # beyond 64 bits
+        raise ValueError(f"{text[:20]}... is too large")
+    return int(text)
 
 
 def write_csv(path: pathlib.Path, rows: Sequence[Row]) -> None:

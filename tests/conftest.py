@@ -1,6 +1,14 @@
 """Fixtures for the whole suite."""
 
 import os
+import pathlib
+import runpy
+
+# No test reaches another machine, nor does a Python that one starts.
+NO_NETWORK = pathlib.Path(__file__).parent / "no_network"
+runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
+paths = [str(NO_NETWORK), *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 # Tests compile more than they compute, so the compiler is told not to try too hard.
 os.environ.setdefault(

@@ -23,8 +23,8 @@ LAYERS = [
     {"roid_jax.networks", "roid_jax.losses", "roid_jax.replay", "roid_jax.transformer"},
     {"roid_jax.checkpoint", "roid_jax.results"},
     {"roid_jax.report"},
-    {"roid_jax.config", "roid_jax.orbax_quiet"},
-    {"roid_jax.types"},
+    {"roid_jax.config", "roid_jax.orbax_quiet", "roid_jax.orbax_checks", "roid_jax.compiler"},
+    {"roid_jax.types", "roid_jax.memory"},
 ]
 SOURCES = sorted(
     path

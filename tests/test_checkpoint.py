@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import signal
@@ -129,3 +130,82 @@ def test_reading_alone_touches_nothing(tmp_path):
     with checkpoint.Checkpoints(tmp_path, read_only=True) as checkpoints:
         assert checkpoints.notes(1) == {"a": 2}
     assert half.is_dir()
+
+
+def change_notes(folder, step, before, after):
+    file = folder / str(step) / "notes" / "metadata"
+    content = file.read_text()
+    assert before in content
+    file.write_text(content.replace(before, after))
+
+
+def test_notes_that_changed_on_disk_are_not_believed(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {"step": 100})
+        checkpoints.save(2, make_state(2), {"step": 200})
+    change_notes(tmp_path, 2, "200", "900")
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        with pytest.raises(ValueError, match="its bytes have changed"):
+            checkpoints.notes(2)
+        assert [path.name for path in checkpoints.drop_broken()] == ["2.broken"]
+        assert checkpoints.latest() == 1 and checkpoints.notes(1) == {"step": 100}
+
+
+def test_a_checkpoint_from_before_notes_had_a_checksum_is_read(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {"step": 100})
+    file = tmp_path / "1" / "notes" / "metadata"
+    notes = json.loads(file.read_text())
+    notes["checksum"] = notes["checksum"].split(":")[0]
+    file.write_text(json.dumps(notes))
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.drop_broken() == []
+        assert checkpoints.notes(1) == {"step": 100}
+
+
+def test_notes_without_what_is_needed_are_refused(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {"step": "100"})
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        for name in ("step", "rows"):
+            with pytest.raises(ValueError, match=f"its notes have no {name}"):
+                checkpoints.notes(1, **{name: int})
+
+
+@pytest.mark.parametrize("content", ["{", "\udcff", "[" * 100_000])
+def test_a_checkpoint_whose_score_is_lost_is_put_aside_and_others_are_there(tmp_path, content):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {})
+        checkpoints.save(2, make_state(2), {})
+    (tmp_path / "2" / "metrics" / "metrics").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match="cannot open the checkpoints"):
+        checkpoint.Checkpoints(tmp_path, read_only=True)
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert [path.name for path in checkpoints.drop_broken()] == ["2.broken"]
+        assert checkpoints.recent() == (1,)
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.drop_broken() == []
+
+
+def test_a_state_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, {"weights": jnp.zeros(1000)}, {})
+    monkeypatch.setattr(checkpoint.orbax_checks.memory, "room", lambda: 7999)
+    with (
+        checkpoint.Checkpoints(tmp_path) as checkpoints,
+        pytest.raises(ValueError, match="it claims 4,000 bytes"),
+    ):
+        checkpoints.restore(1, {"weights": jnp.zeros(1000)})
+
+
+def test_a_checkpoint_from_a_device_that_is_not_here_is_whole(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {})
+    file = tmp_path / "1" / "state" / "_sharding"
+    content = file.read_text()
+    assert "cpu:0" in content.lower()
+    file.write_text(content.replace("cpu:0", "cuda:0").replace("CPU_0", "cuda_0"))
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.drop_broken() == []
+        restored = checkpoints.restore(1, make_state(2))
+    chex.assert_trees_all_equal(plain(restored), plain(make_state(1)))

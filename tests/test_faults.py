@@ -1,9 +1,12 @@
 """What a training does when it is stopped, its workdir is shared, or its files are damaged."""
 
+import os
 import shutil
 import signal
 import time
 
+import h5py
+import numpy as np
 import pytest
 import smoke_runs
 from smoke_runs import call, summary
@@ -126,3 +129,50 @@ def test_results_without_a_checkpoint_are_not_overwritten(home, tmp_path):
     done = call(home, f"--workdir={workdir}")
     assert_one_line(done, 2, "no checkpoint that can be read", "remove it to begin again")
     assert (workdir / "seed_0" / "results.jsonl").read_bytes() == before
+
+
+FRAIL = """
+import gymnasium
+import numpy as np
+
+
+class Frail(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    count = 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 60:
+            raise RuntimeError("the arm is stuck")
+        return np.zeros(3, np.float32), 1e5, False, False, {}
+
+
+gymnasium.register("Frail-v0", Frail, max_episode_steps=10)
+"""
+
+
+@pytest.fixture
+def frail(tmp_path, monkeypatch):
+    """A user's own world, which breaks, and data from it with rewards as large as its own."""
+    (tmp_path / "frail.py").write_text(FRAIL)
+    paths = [str(tmp_path), os.environ["PYTHONPATH"]]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    generator = np.random.default_rng(0)
+    with h5py.File(tmp_path / "mine.hdf5", "w") as file:
+        file["observations"] = generator.normal(size=(400, 3)).astype(np.float32)
+        file["actions"] = generator.uniform(-1, 1, (400, 1)).astype(np.float32)
+        file["rewards"] = np.full(400, 1e5, np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(400, bool), np.arange(400) % 10 == 9
+    return "--env=gymnasium:frail:Frail-v0", f"--dataset=hdf5:{tmp_path / 'mine.hdf5'}"
+
+
+def test_a_world_that_breaks_ends_a_run_with_where_and_why(home, tmp_path, frail):
+    done = call(home, *frail, f"--workdir={tmp_path / 'run'}")
+    said = "failed at online step 59 of seed 0: RuntimeError: the arm is stuck; checkpoint 151 in"
+    assert_one_line(done, 1, "frail:Frail-v0", said, "is good.")
+    assert "rewards in hdf5:" in done.stdout and "are about 1e+05 in size" in done.stdout
+    assert (tmp_path / "run" / "seed_0" / "checkpoints" / "151").is_dir()

@@ -41,3 +41,60 @@ def test_a_registered_environment_runs_inside_a_scan_as_gymnasium_runs_it():
 def test_what_cannot_be_used_is_refused_in_one_line(env_id, message):
     with pytest.raises(ValueError, match=message):
         gymnasium_host.make(env_id)
+
+
+class Frail(gymnasium.Env):
+    """Rises by what is done, never ends an episode, and breaks where it is told to."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, breaks_at=None, reward=1.0):
+        self.breaks_at, self.reward, self.count = breaks_at, reward, 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        if self.count == self.breaks_at:
+            raise RuntimeError("the arm is\nstuck")
+        return np.zeros(1, np.float32), self.reward, False, False, {}
+
+
+@pytest.fixture
+def frail():
+    gymnasium.register("Frail-v0", Frail)
+    yield "Frail-v0"
+    gymnasium.registry.pop("Frail-v0")
+
+
+def play(env, steps, action=0.5):
+    def step(state, _):
+        state = env.step(state, jnp.full((1, 1), action))
+        return state, (state.reward[0], state.is_last[0])
+
+    keys = jax.random.split(jax.random.key(0), 1)
+    return jax.jit(lambda keys: jax.lax.scan(step, env.reset(keys), length=steps))(keys)[1]
+
+
+def test_an_error_in_an_environment_is_a_reward_that_is_no_number_and_a_line_that_says_why(frail):
+    env = gymnasium_host.make(frail, breaks_at=4)
+    assert env.fault() is None
+    reward, is_last = play(env, 10)
+    np.testing.assert_array_equal(np.isnan(reward), np.arange(10) >= 3)
+    assert not is_last[2] and is_last[3], "nobody waits for the end of its episode"
+    assert env.fault() == "RuntimeError: the arm is stuck"
+
+
+def test_an_action_that_is_no_number_does_not_reach_an_environment(frail):
+    env = gymnasium_host.make(frail)
+    reward, _ = play(env, 2, action=jnp.nan)
+    assert np.all(np.isnan(reward)) and "was given the action [nan]" in env.fault()
+
+
+def test_an_episode_that_would_never_end_is_cut(frail, monkeypatch):
+    monkeypatch.setattr(gymnasium_host, "LONGEST_EPISODE", 5)
+    env = gymnasium_host.make(frail)
+    assert env.spec.max_steps == 5
+    np.testing.assert_array_equal(np.flatnonzero(play(env, 12)[1]), [4, 9])

@@ -116,7 +116,7 @@ def _episode(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rewards": [0.0, np.nan, 0.0]}, "number in 'rewards' that is not finite"),
+        ({"rewards": [0.0, np.nan, 0.0]}, "number in 'episode_0/rewards' that is not finite"),
         ({"rewards": [0.0]}, "unequal lengths in episode 0"),
         ({"observations": [[0.0]] * 3}, "unequal lengths in episode 0"),
     ],

@@ -141,6 +141,21 @@ def test_d4rl_physics_makes_the_transitions_d4rl_recorded(task):
         assert ours.median(in_contact=in_contact) < 1e-5 < stock.median(in_contact=in_contact)
 
 
+def test_a_simulation_that_becomes_unstable_is_noticed():
+    env = mujoco_c.make("hopper")
+    state = env.reset(jax.random.split(jax.random.key(0), 2))
+    action = jnp.zeros((2, 3))
+    state = env.step(state, action)
+    assert np.all(np.isfinite(state.reward)) and env.fault() is None
+    words = np.array(state.physics)
+    numbers = words.view(np.float64)
+    velocities = slice(1 + 6, 1 + 6 + 6)  # after the time and six positions
+    numbers[1, velocities] = 1e12  # beyond what MuJoCo takes to be sane
+    state = env.step(state.replace(physics=jnp.asarray(words)), action)
+    assert np.isfinite(state.reward[0]) and np.isnan(state.reward[1])
+    assert "unstable" in env.fault()
+
+
 def test_unknown_names_are_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown task 'ant'; choose from hopper, walker2d"):
         mujoco_c.make("ant")

@@ -54,3 +54,34 @@ def test_a_workdir_is_made_and_one_that_cannot_be_is_refused_in_one_line(tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"cannot write results to .*file.*--workdir"):
         results.open_workdir(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"a": NaN}', "NaN is no finite number"),
+        ('{"a": 1e999}', "1e999 is no finite number"),
+        ('{"a": 10000000000000000000}', "is too large"),
+        ('{"a": 1', "as JSON"),
+        ("[1]", "no plain JSON object"),
+        ("[" * 100_000, "as JSON"),
+        ('{"a":' * 40 + "1" + "}" * 40, "no plain JSON object"),
+        ("\udcff", "is no text"),
+    ],
+)
+def test_rows_that_nobody_writes_are_refused_in_one_line(tmp_path, line, message):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + line.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match=message) as error:
+        results.read_rows(path)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+def test_a_file_that_is_none_or_too_long_is_refused_unread(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="there is no file"):
+        results.read_record(tmp_path / "pipe")
+    with open(tmp_path / "long", "wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(ValueError, match="results at most"):
+        results.read_record(tmp_path / "long")

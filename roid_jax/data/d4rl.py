@@ -8,11 +8,16 @@ import dataclasses
 import os
 import pathlib
 
-import h5py
 import numpy as np
 
-LIMIT_BYTES = 64 * 2**30  # a header may claim any size; refuse before memory does
+from roid_jax.data import hdf5
+
 EPISODE_LIMIT = 1000  # steps, where a file does not say when it cut an episode
+
+# What is read, with its number of axes.
+_NEEDED = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1}
+_OPTIONAL = {"next_observations": 2, "timeouts": 1}
+_STATES = {"infos/qpos": 2, "infos/qvel": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,45 +54,42 @@ def read(path: str | os.PathLike, *, states: bool = False) -> Recording:
     path = pathlib.Path(path).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}; give the path of a D4RL HDF5 file.")
-    try:
-        with h5py.File(path, "r") as file:
-            return _read(file, path.name, states)
-    except (OSError, KeyError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"cannot read {path.name!r} as HDF5, it may be cut short: {reason}"
-        ) from error
+    wanted = _NEEDED | _OPTIONAL | (_STATES if states else {})
+    with hdf5.reading(path) as reader:
+        found = {
+            key: reader.numbers(key, axes=axes) for key, axes in wanted.items() if reader.has(key)
+        }
+    return _make(found, path.name)
 
 
-def _read(file: h5py.File, name: str, states: bool) -> Recording:
-    wanted = {"observations": 2, "actions": 2, "rewards": 1, "terminals": 1}
-    optional = {"next_observations": 2, "timeouts": 1}
-    if states and "infos/qpos" in file and "infos/qvel" in file:
-        optional |= {"infos/qpos": 2, "infos/qvel": 2}
-    wanted |= {key: axes for key, axes in optional.items() if key in file}
-    found = {key: _numbers(file, key, name, axes=axes) for key, axes in wanted.items()}
+def _make(found: dict[str, np.ndarray], name: str) -> Recording:
     _check_shapes(found, name)
     terminals = found["terminals"] > 0.5
-    following = _single(found.get("next_observations"), "next_observations", name)
-    observations = _single(found["observations"], "observations", name)
+    observations = _cast(found, "observations", name)
+    following = _cast(found, "next_observations", name)
     if "timeouts" in found:
         timeouts = found["timeouts"] > 0.5
     else:
         timeouts = infer_timeouts(observations, terminals, following)
+    states = [_cast(found, key, name, np.float64) for key in _STATES]
+    qpos, qvel = (None, None) if any(state is None for state in states) else states
     return Recording(
         observations=observations,
-        actions=_single(found["actions"], "actions", name),
-        rewards=_single(found["rewards"], "rewards", name),
+        actions=_cast(found, "actions", name),
+        rewards=_cast(found, "rewards", name),
         terminals=terminals,
         timeouts=timeouts & ~terminals,
         next_observations=following,
-        qpos=found.get("infos/qpos"),
-        qvel=found.get("infos/qvel"),
+        qpos=qpos,
+        qvel=qvel,
     )
 
 
 def _check_shapes(found: dict[str, np.ndarray], name: str) -> None:
-    """Raises a ValueError of one line unless all have the same length, and widths that fit."""
+    """Raises a ValueError of one line unless all are there, as long as each other, and fit."""
+    for key in _NEEDED:
+        if key not in found:
+            raise ValueError(f"{name!r} has no {key!r}; a D4RL file has {', '.join(_NEEDED)}.")
     count = len(found["rewards"])
     if count == 0:
         raise ValueError(f"{name!r} has no rows.")
@@ -102,37 +104,17 @@ def _check_shapes(found: dict[str, np.ndarray], name: str) -> None:
         raise ValueError(f"{name!r} has observations {width} wide, next_observations {other}.")
 
 
-def _single(array: np.ndarray | None, key: str, name: str) -> np.ndarray | None:
-    """Returns an array in single precision, if it fits."""
-    if array is None:
+def _cast(
+    found: dict[str, np.ndarray], key: str, name: str, dtype: type = np.float32
+) -> np.ndarray | None:
+    """Returns an array of that precision, if its numbers fit; None where there is none."""
+    if key not in found:
         return None
     with np.errstate(over="ignore"):
-        single = array.astype(np.float32)
-    if not np.all(np.isfinite(single)):
+        cast = found[key].astype(dtype)
+    if not np.all(np.isfinite(cast)):
         raise ValueError(f"{name!r} has a number in {key!r} that is too large.")
-    return single
-
-
-def _numbers(file: h5py.File, key: str, name: str, *, axes: int) -> np.ndarray:
-    """Returns one dataset as finite numbers with the given number of axes."""
-    if key not in file or not isinstance(file[key], h5py.Dataset):
-        raise ValueError(
-            f"{name!r} has no {key!r}; a D4RL file has observations, actions, rewards, terminals."
-        )
-    dataset = file[key]
-    if dataset.dtype.kind not in "biuf":
-        raise ValueError(f"{name!r} holds {dataset.dtype} in {key!r}, where numbers belong.")
-    if dataset.size * dataset.dtype.itemsize > LIMIT_BYTES:
-        raise ValueError(f"{name!r} claims {dataset.shape} numbers in {key!r}, which is too many.")
-    array = dataset[()]
-    if axes == 1 and array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]  # older files have (N, 1)
-    if array.ndim != axes:
-        raise ValueError(f"{name!r} has {key!r} of shape {array.shape}, {axes} axes belong there.")
-    if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-        row = int(np.argwhere(~np.isfinite(array))[0][0])
-        raise ValueError(f"{name!r} has a number in {key!r} that is not finite, in row {row}.")
-    return array
+    return cast
 
 
 def infer_timeouts(

@@ -4,11 +4,10 @@ import hashlib
 import io
 import os
 import pathlib
-import zipfile
 
 import numpy as np
 
-from roid_jax import results
+from roid_jax import memory, results
 from roid_jax.data import d4rl, minari, prepare, published, registry
 from roid_jax.data.d4rl import Recording
 
@@ -85,9 +84,27 @@ def _read_cache(cache: pathlib.Path | None) -> Recording | None:
         return None
     try:
         with open(cache, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return Recording(**arrays)
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile):
+            if sum(entry.file_size for entry in arrays.zip.infolist()) > memory.room():
+                return None
+            found = Recording(**arrays)
+    except Exception:  # NumPy and zipfile raise whatever their parts do; the file itself is there
         return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(found: Recording) -> bool:
+    """Whether a copy is what a reader would have made."""
+    arrays = {name: array for name, array in vars(found).items() if array is not None}
+    kinds = {"terminals": bool, "timeouts": bool, "qpos": np.float64, "qvel": np.float64}
+    axes = {"rewards": 1, "terminals": 1, "timeouts": 1}
+    following = found.observations if found.next_observations is None else found.next_observations
+    return following.shape == found.observations.shape and all(
+        array.dtype == kinds.get(name, np.float32)
+        and array.ndim == axes.get(name, 2)
+        and len(array) == len(found.observations) > 0
+        and np.all(np.isfinite(array))
+        for name, array in arrays.items()
+    )
 
 
 def _write_cache(cache: pathlib.Path | None, recording: Recording) -> None:

@@ -4,6 +4,7 @@ An episode of Minari has one observation more than it has steps: the true last o
 files do not have it; the last one acted on then stands in for it, and the metadata says so.
 """
 
+import json
 import os
 import pathlib
 import tempfile
@@ -14,13 +15,27 @@ import gymnasium
 import numpy as np
 from minari import __version__ as minari_version
 from minari.data_collector import EpisodeBuffer
-from minari.dataset.minari_storage import MinariStorage
+from minari.dataset.minari_storage import METADATA_FILE_NAME, MinariStorage
 
-from roid_jax.data import prepare
+from roid_jax import results
+from roid_jax.data import hdf5, prepare
 from roid_jax.data.d4rl import Recording
 
 # What a damaged or strange dataset makes Minari, HDF5 and NumPy raise; JSON errors are ValueErrors.
-_FLAWS = (OSError, KeyError, RuntimeError, AssertionError, ImportError, TypeError, ValueError)
+_FLAWS = (
+    OSError,
+    LookupError,
+    RuntimeError,
+    AssertionError,
+    ImportError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+)
+
+# What is read of an episode, with its number of axes.
+_AXES = {"observations": 2, "actions": 2, "rewards": 1, "terminations": 1, "truncations": 1}
 
 
 def read(path: str | os.PathLike) -> Recording:
@@ -28,13 +43,13 @@ def read(path: str | os.PathLike) -> Recording:
     path = pathlib.Path(path)
     try:
         storage = _open(path)
-        episodes = list(storage.get_episodes(range(storage.total_episodes)))
+        episodes = _read_episodes(storage)
         if not episodes:
             raise ValueError("it has no episodes")
-        return _join(episodes, storage.action_space)
+        return _join(episodes, storage)
     except _FLAWS as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"cannot read {path.name!r} as a Minari dataset: {reason}") from error
+        raise ValueError(f"cannot read {path.name!r} as a Minari dataset: {reason:.500}") from error
 
 
 def write(
@@ -82,36 +97,62 @@ def check_writable(directory: pathlib.Path) -> None:
 
 def provenance(path: str | os.PathLike) -> dict[str, Any]:
     """Returns where a dataset says it comes from; nothing for one that was made elsewhere."""
-    return MinariStorage.read_raw_metadata(pathlib.Path(path) / "data").get("provenance", {})
+    found = results.read_record(_metadata_file(pathlib.Path(path))).get("provenance")
+    return found if isinstance(found, dict) else {}
+
+
+def _metadata_file(path: pathlib.Path) -> pathlib.Path:
+    return path / "data" / METADATA_FILE_NAME
 
 
 def _open(path: pathlib.Path) -> MinariStorage:
     """Returns the storage of a dataset with spaces of plain vectors."""
-    metadata = MinariStorage.read_raw_metadata(path / "data")
+    metadata = results.read_record(_metadata_file(path))
     for name in ("observation_space", "action_space"):
         # Minari would make the environment instead, from whatever code the metadata names.
         if name not in metadata:
             raise ValueError(f"it does not say its {name}; a newer Minari writes it")
-    storage = MinariStorage.read(path / "data")
-    for space in (storage.observation_space, storage.action_space):
-        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise ValueError(f"it has the space {space}; only vectors can be read")
-    return storage
+        _check_space(json.loads(metadata[name]))
+    return MinariStorage.read(path / "data")
 
 
-def _join(episodes: list[dict], action_space: gymnasium.spaces.Box) -> Recording:
+def _check_space(space: dict[str, Any]) -> None:
+    """Raises a ValueError unless a space is one of vectors, whose bounds are written out."""
+    if space["type"] != "Box" or len(space["shape"]) != 1:
+        raise ValueError(f"it has the space {space!r:.200}; only vectors can be read")
+    # A short text could claim a wide space otherwise.
+    if not space["shape"] == [len(space["low"])] == [len(space["high"])]:
+        raise ValueError(f"it has bounds that are not as wide as its space, {space!r:.200}")
+
+
+def _read_episodes(storage: MinariStorage) -> list[dict[str, np.ndarray]]:
+    """Returns what is wanted of every episode."""
+    numbers = range(storage.total_episodes)
+    if storage.FORMAT != "hdf5":
+        return list(storage.get_episodes(numbers))
+    with hdf5.reading(storage.data_path / "main_data.hdf5") as reader:
+        return [
+            {key: reader.numbers(f"episode_{i}/{key}", axes=axes) for key, axes in _AXES.items()}
+            for i in numbers
+        ]
+
+
+def _join(episodes: list[dict[str, np.ndarray]], storage: MinariStorage) -> Recording:
     """Returns all episodes one after another, checked."""
+    spaces = {"observations": storage.observation_space, "actions": storage.action_space}
     for i, episode in enumerate(episodes):
         steps = len(episode["rewards"])
         lengths = [len(episode[key]) for key in ("actions", "terminations", "truncations")]
         if not steps or lengths != [steps] * 3 or len(episode["observations"]) != steps + 1:
             raise ValueError(f"it has unequal lengths in episode {i}")
+        for key, space in spaces.items():
+            if episode[key].shape[1:] != space.shape:
+                raise ValueError(f"it has {key} of another width than its space in episode {i}")
 
     def join(key: str, rows: slice = slice(None), dtype: type = np.float32) -> np.ndarray:
-        joined = np.concatenate([episode[key][rows] for episode in episodes]).astype(dtype)
-        if not np.all(np.isfinite(joined)):
-            raise ValueError(f"it has a number in {key!r} that is not finite")
-        return joined
+        with np.errstate(over="ignore"):
+            joined = np.concatenate([episode[key][rows] for episode in episodes]).astype(dtype)
+        return _finite(joined, key)
 
     terminals = join("terminations", dtype=bool)
     timeouts = join("truncations", dtype=bool)
@@ -119,7 +160,7 @@ def _join(episodes: list[dict], action_space: gymnasium.spaces.Box) -> Recording
     timeouts[ends[:-1]] = True  # an episode that just stops was cut; the very last may go on
     return Recording(
         observations=join("observations", slice(None, -1)),
-        actions=_to_unit_box(join("actions"), action_space),
+        actions=_finite(_to_unit_box(join("actions"), storage.action_space), "actions"),
         rewards=join("rewards"),
         terminals=terminals,
         timeouts=timeouts & ~terminals,
@@ -127,12 +168,21 @@ def _join(episodes: list[dict], action_space: gymnasium.spaces.Box) -> Recording
     )
 
 
+def _finite(array: np.ndarray, key: str) -> np.ndarray:
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"it has a number in {key!r} that is not finite")
+    return array
+
+
 def _to_unit_box(actions: np.ndarray, space: gymnasium.spaces.Box) -> np.ndarray:
     """Returns the actions with the space's bounds moved to -1 and 1."""
-    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    if not np.all(np.isfinite(high - low)) or (np.all(low == -1) and np.all(high == 1)):
-        return actions
-    return 2.0 * (actions - low) / (high - low) - 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        if not np.all(np.isfinite(high - low)) or (np.all(low == -1) and np.all(high == 1)):
+            return actions
+        if not np.all(low < high):
+            raise ValueError("it has an action space without room between its bounds")
+        return 2.0 * (actions - low) / (high - low) - 1.0
 
 
 def _fill(

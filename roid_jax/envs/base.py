@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from roid_jax.types import Array, Key
 
@@ -67,6 +68,7 @@ class Environment(NamedTuple):
     step: Callable[[EnvState, Array], EnvState]  # (state, [B, U] action) -> state
     resume: Callable[[EnvState], EnvState]  # (restored state) -> state to go on from
     keeps_state: bool = False  # where no checkpoint reaches it; only one run can step it at a time
+    fault: Callable[[], str | None] = lambda: None  # what failed outside since it was asked last
 
 
 class Backend(NamedTuple):
@@ -81,6 +83,7 @@ class Backend(NamedTuple):
     # (physics, action, length, seed) -> physics, obs, last_obs, reward, terminated, truncated,
     # where `length` counts the episode's steps before this one and `seed` is for its successor.
     keeps_state: bool = False  # beside `physics`, where no checkpoint reaches it
+    fault: Callable[[], str | None] = lambda: None  # where it failed, its rewards are NaN
 
 
 def make(backend: Backend) -> Environment:
@@ -125,7 +128,13 @@ def make(backend: Backend) -> Environment:
         )
 
     resume = functools.partial(_resume, backend)
-    return Environment(backend.spec, reset, step, resume, backend.keeps_state)
+    return Environment(backend.spec, reset, step, resume, backend.keeps_state, backend.fault)
+
+
+def require_sound(env: Environment, numbers: Array) -> None:
+    """Raises an error with the world's own words where it failed, which its NaN rewards tell."""
+    if not np.all(np.isfinite(numbers)) and (fault := env.fault()) is not None:
+        raise RuntimeError(f"{env.spec.name} failed: {fault}")
 
 
 def _resume(backend: Backend, state: EnvState) -> EnvState:

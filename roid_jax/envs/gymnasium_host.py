@@ -2,10 +2,13 @@
 
 Such an environment keeps its state to itself, so the callback is ordered and the carry only counts.
 A run that resumes (`Environment.resume`) cuts the episode it was in and starts a new one, where the
-bundled tasks go on in the middle.
+bundled tasks go on in the middle. One that raises an error is not called again: from there on its
+rewards are NaN, so that whoever looks at them stops, and `Environment.fault` says why.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import jax
@@ -15,6 +18,8 @@ from jax.experimental import io_callback
 
 from roid_jax.envs import base
 from roid_jax.types import Array
+
+LONGEST_EPISODE = 10_000  # steps, where the environment has no limit of its own: it may never end
 
 
 def make(env_id: str, **options) -> base.Environment:
@@ -28,8 +33,8 @@ def make(env_id: str, **options) -> base.Environment:
         limit = probe.spec.max_episode_steps if probe.spec else None
     finally:
         probe.close()
-    host = _Host(functools.partial(_open, env_id, options))
-    spec = base.Spec(env_id, obs_dim, action_dim, limit or 2**31 - 1)
+    spec = base.Spec(env_id, obs_dim, action_dim, limit or LONGEST_EPISODE)
+    host = _Host(functools.partial(_open, env_id, options), spec)
 
     def reset(seed: Array) -> tuple[Array, Array]:
         obs = jax.ShapeDtypeStruct((*seed.shape, obs_dim), jnp.float32)
@@ -44,7 +49,8 @@ def make(env_id: str, **options) -> base.Environment:
         )
         return count + 1, *outcome
 
-    return base.make(base.Backend(spec=spec, reset=reset, step=step, keeps_state=True))
+    backend = base.Backend(spec=spec, reset=reset, step=step, keeps_state=True)
+    return base.make(backend._replace(fault=lambda: host.fault))
 
 
 def _open(env_id: str, options: dict) -> gymnasium.Env:
@@ -64,29 +70,57 @@ def _size(env_id: str, env: gymnasium.Env, kind: str) -> int:
 
 
 class _Host:
-    """The environments themselves, one for each of the batch."""
+    """The environments themselves, one for each of the batch.
 
-    def __init__(self, open_one):
+    fault: what the first error said; an error must not leave by compiled code, which would end
+        without a word of where it was.
+    """
+
+    def __init__(self, open_one: Callable[[], gymnasium.Env], spec: base.Spec):
         self._open = open_one
+        self._spec = spec
         self._envs: list[gymnasium.Env] = []
+        self.fault: str | None = None
 
     def reset(self, seed: np.ndarray) -> np.ndarray:
         seed = np.asarray(seed)
+        nothing = np.zeros((seed.size, self._spec.obs_dim), np.float32)
+        return self._guarded(self._reset, nothing, seed)
+
+    def step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
+        obs = np.zeros((len(action), self._spec.obs_dim), np.float32)
+        ended = np.ones(len(action), bool)  # so that nobody waits for the end of an episode
+        nothing = obs, obs, np.full(len(action), np.nan, np.float32), ~ended, ended
+        return self._guarded(self._step, nothing, *map(np.asarray, (action, length, seed)))
+
+    def _guarded(self, function: Callable, nothing: Any, *inputs: np.ndarray) -> Any:
+        """Returns what the function does, and `nothing` once anything has failed."""
+        if self.fault is None:
+            try:
+                return function(*inputs)
+            except Exception as error:  # whatever a user's environment raises
+                self.fault = " ".join(f"{type(error).__name__}: {error}".split())
+        return nothing
+
+    def _reset(self, seed: np.ndarray) -> np.ndarray:
         while len(self._envs) < seed.size:
             self._envs.append(self._open())
         pairs = zip(self._envs, seed, strict=False)
         return np.stack([env.reset(seed=int(one))[0] for env, one in pairs]).astype(np.float32)
 
-    def step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
-        action, seed = np.asarray(action), np.asarray(seed)
-        outcomes = [self._step_one(*one) for one in zip(self._envs, action, seed, strict=False)]
+    def _step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
+        each = zip(self._envs, action, length, seed, strict=False)
+        outcomes = [self._step_one(*one) for one in each]
         obs, last_obs, reward, terminated, truncated = map(np.array, zip(*outcomes, strict=True))
         numbers = (x.astype(np.float32) for x in (obs, last_obs, reward))
         return *numbers, terminated, truncated
 
-    def _step_one(self, env: gymnasium.Env, action: np.ndarray, seed: int):
+    def _step_one(self, env: gymnasium.Env, action: np.ndarray, length: int, seed: int):
+        if not np.all(np.isfinite(action)):
+            raise ValueError(f"it was given the action {action.tolist()}")
         low, high = env.action_space.low, env.action_space.high
         scaled = low + 0.5 * (np.clip(action, -1.0, 1.0) + 1.0) * (high - low)
         last, reward, terminated, truncated, _ = env.step(scaled.astype(env.action_space.dtype))
+        truncated = truncated or length + 1 >= self._spec.max_steps
         obs = env.reset(seed=int(seed))[0] if terminated or truncated else last
         return obs, last, float(reward), bool(terminated), bool(truncated and not terminated)

@@ -8,6 +8,7 @@ it touches NumPy and MuJoCo only, since JAX inside a callback can hang.
 
 import collections
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import jax
@@ -31,7 +32,7 @@ def make(name: str, *, physics: str = "d4rl", threads: int = 1) -> base.Environm
     task = tasks.find(name)
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}.")
-    host = _Host(task, physics, threads)
+    host = _host(task, physics, threads)
     spec = base.Spec(name, task.obs_dim, task.action_dim, task.max_steps)
 
     # One array goes each way, since an array costs more to hand over than the numbers in it.
@@ -52,7 +53,7 @@ def make(name: str, *, physics: str = "d4rl", threads: int = 1) -> base.Environm
         terminated, truncated = rest[:, -2] > 0, rest[:, -1] > 0
         return after, obs, last_obs, reward[:, 0], terminated, truncated
 
-    return base.make(base.Backend(spec=spec, reset=reset, step=step))
+    return base.make(base.Backend(spec, reset, step, fault=host.take_fault))
 
 
 def _bits_to(dtype: jnp.dtype, words: Array) -> Array:
@@ -70,7 +71,7 @@ class _Simulations:
 
 
 class _Host:
-    """The C side of one task. Every call is a function of its arguments alone."""
+    """The C side of one task: what a call returns is a function of its arguments alone."""
 
     def __init__(self, task: tasks.Task, kind: str, threads: int):
         self._task = task
@@ -82,6 +83,12 @@ class _Host:
         self._idle: dict[int, list[_Simulations]] = collections.defaultdict(list)
         state = mujoco.mjtState.mjSTATE_INTEGRATION
         self.words = 2 * mujoco.mj_stateSize(self._model, state)
+        self._fault: str | None = None
+
+    def take_fault(self) -> str | None:
+        """Returns what went wrong since this was asked the last time."""
+        fault, self._fault = self._fault, None
+        return fault
 
     def reset(self, seed: np.ndarray) -> np.ndarray:
         """`[..., 1]` seeds -> `[..., W + O]`: state and observation."""
@@ -121,10 +128,16 @@ class _Host:
     def _advance(self, simulations: _Simulations, action: np.ndarray):
         """Steps every simulation; returns its reward and whether it terminated."""
         task, qpos = self._task, simulations.qpos
-        before = qpos[:, 0].copy()
+        time = simulations.batch.state[:, 0]  # comes first
+        before, then = qpos[:, 0].copy(), time.copy()
         simulations.ctrl[:] = action
         simulations.batch.step(nstep=task.frame_skip)
         reward = tasks.reward(np, task, qpos[:, 0] - before, self._seconds, action)
+        # MuJoCo then begins anew, from time 0, and goes on with what is left of the step.
+        is_unstable = np.abs(time - then - self._seconds) > 0.5 * self._model.opt.timestep
+        if np.any(is_unstable):
+            self._fault = "MuJoCo's simulation became unstable, and it started it anew"
+            reward = np.where(is_unstable, np.nan, reward)
         return reward, tasks.is_terminated(np, task, qpos, simulations.qvel)
 
     @contextlib.contextmanager
@@ -153,3 +166,6 @@ class _Host:
 
     def _observe(self, simulations: _Simulations) -> np.ndarray:
         return tasks.observe(np, self._task, simulations.qpos, simulations.qvel)
+
+
+_host = functools.cache(_Host)  # compiled code finds it by name, so there is one of each

@@ -1,0 +1,70 @@
+"""What a checkpoint on disk must be to be believed: its checksums, its claims, its score."""
+
+import hashlib
+import json
+import math
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from roid_jax import memory
+
+_COPIES = 2  # of an array are in memory while it is read: Orbax's, and the device's
+
+
+class TooLarge(ValueError):
+    """A checkpoint claims more than there is memory for."""
+
+
+def checksum(plain: Any) -> str:
+    """Returns a sha256 over all arrays, whatever the containers they are in."""
+    sums = []
+    for leaf in jax.tree.leaves(plain):
+        array = np.ascontiguousarray(leaf)
+        head = f"{array.dtype}{array.shape}".encode()
+        sums.append(hashlib.sha256(head + array.tobytes()).hexdigest())
+    return hashlib.sha256("".join(sorted(sums)).encode()).hexdigest()
+
+
+def notes_checksum(notes: dict[str, Any]) -> str:
+    """Returns a sha256 over plain data, the same once it has been to disk and back."""
+    once = json.loads(json.dumps(notes))  # no tuples, and keys that are words
+    return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
+
+
+def claimed(folder: pathlib.Path) -> Any:
+    """Returns the shapes and types that a checkpoint says its arrays have.
+
+    Raises:
+      TooLarge: if they are more than the memory here.
+    """
+    tree = ocp.StandardCheckpointHandler().metadata(folder / "state").tree
+    size = sum(map(_size, jax.tree.leaves(tree)))
+    if size * _COPIES > memory.room():
+        raise TooLarge(f"it claims {size:,} bytes, more than the memory here")
+    return tree
+
+
+def _size(leaf: Any) -> int:
+    """Returns the bytes that reading an array takes: its own, or those of one part on disk."""
+    storage = getattr(leaf, "storage", None)
+    shapes = [leaf.shape, getattr(storage, "chunk_shape", None) or ()]
+    return max(map(math.prod, shapes)) * np.dtype(leaf.dtype).itemsize
+
+
+def can_be_listed(folder: pathlib.Path) -> bool:
+    """Whether Orbax can open the directory that a checkpoint is in: it reads all scores at once."""
+    file = folder / "metrics" / "metrics"
+    try:
+        return not file.exists() or isinstance(json.loads(file.read_bytes()), dict)
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def score(metrics: Any) -> float:
+    """Returns the score of a checkpoint; the lowest there is where it has lost its own."""
+    found = metrics.get("score") if isinstance(metrics, dict) else None
+    return float(found) if isinstance(found, float | int) and abs(found) < 1e300 else -1e300

@@ -1,0 +1,33 @@
+import pathlib
+import subprocess
+import sys
+
+from roid_jax import memory
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def test_there_is_no_more_room_than_the_machine_has():
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    total = next(int(line.split()[1]) for line in lines if line.startswith("MemTotal"))
+    assert 0 < memory.room() <= total * 1024
+
+
+def test_a_container_has_less(tmp_path, monkeypatch):
+    for said, is_bound in (("1000000\n", True), ("max\n", False)):
+        (tmp_path / "memory.max").write_text(said)
+        monkeypatch.setattr(memory, "_CONTAINER", tmp_path / "memory.max")
+        assert (memory.room() == 1_000_000) == is_bound
+
+
+def test_a_process_with_a_limit_has_what_is_left_of_it():
+    program = (
+        "import resource; from roid_jax import memory;"
+        "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, resource.RLIM_INFINITY));"
+        "before = memory.room(); kept = bytearray(2**29); print(before, memory.room())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    before, after = map(int, done.stdout.split())
+    assert before < 3 * 2**30 and 2**29 <= before - after < 2**29 + 2**24
