@@ -64,3 +64,22 @@ def test_a_gaussian_actor_stays_in_the_box_with_the_density_of_a_squashed_normal
 def test_polyak_moves_the_target_by_its_rate():
     moved = networks.polyak({"w": jnp.array(10.0)}, {"w": jnp.array(2.0)}, rate=0.25)
     assert moved["w"] == 4.0
+
+
+@pytest.mark.parametrize("features", [1, 2, 8, 9])
+def test_a_layer_is_the_same_product_and_has_the_same_gradients_however_it_multiplies(features):
+    inputs = jax.random.normal(jax.random.key(0), (4, 5, 7))
+    layer = networks.Dense(features)
+    params = layer.init(jax.random.key(1), inputs)
+
+    def by_hand(params, inputs):
+        inner = params["params"]["Dense_0"]
+        return jnp.einsum("...i,io->...o", inputs, inner["kernel"]) + inner["bias"][None, None]
+
+    weights = jnp.arange(features, dtype=jnp.float32)[None, None]
+    answers = [
+        jax.value_and_grad(lambda p, x, f=f: jnp.sum(weights * f(p, x) ** 2), argnums=(0, 1))
+        for f in (layer.apply, by_hand)
+    ]
+    ours, theirs = (answer(params, inputs) for answer in answers)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours, theirs)
