@@ -6,7 +6,7 @@
 Every row is a process of its own, timed from its start to its end. `cold` is a whole run with an
 empty compilation cache, of the smoke profile as it is, or a short one at the sizes of another;
 `again` the same run with that cache; `going on` takes up the first run where it ended, for a few
-online steps and an evaluation more, so that its first update comes before its time is over.
+online steps and an evaluation more, and says on the way when its first updates were made.
 """
 
 import json
@@ -54,7 +54,7 @@ def measure(profile: str) -> dict[str, float]:
         going_on = folder / "going on"
         shutil.copytree(folder / "cold", going_on)
         more = _online_steps(going_on) + STEPS
-        found["going on"] = _timed(
+        found["updated"], found["going on"] = _timed_update(
             profile, going_on, folder / "cache", f"--config.online_steps={more}"
         )
     return found
@@ -64,17 +64,11 @@ def _online_steps(workdir: pathlib.Path) -> int:
     return results.read_rows(workdir / "seed_0" / "results.jsonl")[-1]["step"]
 
 
-def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path, *more: str) -> float:
+def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path) -> float:
     """Returns the seconds of a short run, from the start of its process to its end."""
-    command = [sys.executable, "-m", "experiments.train", f"--profile={profile}"]
-    sizes = {}
-    if profile != "smoke":
-        sizes = {"offline_steps": 2 * STEPS, "online_steps": 2 * STEPS, "eval_interval": STEPS}
-        sizes |= {"eval_episodes": 1, "chunk": STEPS, "agent.warmup_steps": STEPS}
-    words = [f"--config.{name}={value}" for name, value in sizes.items()]
     start = time.perf_counter()
     subprocess.run(
-        [*command, *words, f"--workdir={workdir}", *more],
+        [sys.executable, "-m", "experiments.train", *_words(profile, workdir)],
         env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         stdout=subprocess.DEVNULL,
         check=True,
@@ -82,11 +76,64 @@ def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path, *more: str)
     return time.perf_counter() - start
 
 
+# A training that says when its first chunk of updates has come back.
+_TELLING = """
+import runpy, sys
+from experiments import phases
+
+make = phases._make_advance
+
+def telling(problem, phase):
+    advance = make(problem, phase)
+    def tell(state, step, length, learn):
+        found = advance(state, step, length, learn)
+        found[1]["td_loss"].block_until_ready()
+        print("updated" if learn else "", file=sys.stderr, flush=True)
+        return found
+    return tell
+
+phases._make_advance = telling
+runpy.run_module("experiments.train", run_name="__main__")
+"""
+
+
+def _timed_update(
+    profile: str, workdir: pathlib.Path, cache: pathlib.Path, more: str
+) -> tuple[float, float]:
+    """Returns the seconds of a run until its first updates are made, and until its end."""
+    start, updated = time.perf_counter(), None
+    with subprocess.Popen(
+        [sys.executable, "-c", _TELLING, *_words(profile, workdir), more],
+        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line == "updated\n" and updated is None:
+                updated = time.perf_counter() - start
+    if process.returncode or updated is None:
+        raise RuntimeError(f"a run did not go on: {''.join(said)}")
+    return updated, time.perf_counter() - start
+
+
+def _words(profile: str, workdir: pathlib.Path) -> list[str]:
+    sizes = {}
+    if profile != "smoke":
+        sizes = {"offline_steps": 2 * STEPS, "online_steps": 2 * STEPS, "eval_interval": STEPS}
+        sizes |= {"eval_episodes": 1, "chunk": STEPS, "agent.warmup_steps": STEPS}
+    changes = [f"--config.{name}={value}" for name, value in sizes.items()]
+    return [f"--profile={profile}", *changes, f"--workdir={workdir}"]
+
+
 def make_table(profile: str, found: dict[str, Any]) -> tables.Table:
     """Returns the seconds of each row, and their ratio to the cold one."""
     names = {
         "cold": "cold, both phases",
         "again": "again, with the cache",
+        "updated": "going on, to the first updates",
         "going on": f"going on for {STEPS} steps",
     }
     body = tuple(

@@ -1,7 +1,9 @@
 """The benchmarks of learning, at tiny size."""
 
 import dataclasses
+import os
 import pathlib
+import subprocess
 import sys
 
 import jax
@@ -184,9 +186,36 @@ def test_starting_is_measured(monkeypatch):
         (folder / "seed_0").mkdir(parents=True, exist_ok=True)
         (folder / "seed_0" / "results.jsonl").write_text('{"step": 40}\n')
 
+    class Run:
+        def __init__(self, words, env, **_):
+            run(words, env)
+            self.stderr, self.returncode = iter(["\n", "updated\n", "updated\n"]), 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
     monkeypatch.setattr(startup.subprocess, "run", run)
+    monkeypatch.setattr(startup.subprocess, "Popen", Run)
     found = startup.measure("smoke")
-    assert list(found) == ["cold", "again", "going on"]
+    assert list(found) == ["cold", "again", "updated", "going on"]
+    assert found["updated"] <= found["going on"]
     assert len({cache for _, cache in asked}) == 1
     assert asked[2][0][-1] == "--config.online_steps=65"
-    assert len(startup.make_table("smoke", found).rows) == 3
+    assert len(startup.make_table("smoke", found).rows) == 4
+
+
+def test_a_training_tells_when_it_has_updated(tmp_path):
+    words = ["--profile=smoke", f"--workdir={tmp_path}", "--config.offline_steps=25"]
+    words += ["--config.online_steps=25", "--config.eval_episodes=1"]
+    done = subprocess.run(
+        [sys.executable, "-c", startup._TELLING, *words],
+        cwd=pathlib.Path(startup.__file__).parent.parent,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stderr.splitlines() == ["updated", ""], done.stderr

@@ -121,7 +121,9 @@ def make_world(problem: BiasedLinear, config: BiasedLinearConfig) -> play.World:
     def draw(key: Key) -> Array:
         return jax.random.normal(key, (config.posterior_draws, config.feature_map.feature_dim))
 
-    return play.World(beliefs=posterior.beliefs_under, take=take, draw=draw)
+    return play.World(
+        beliefs=posterior.beliefs_under, take=take, draw=draw, one=lambda drawn: drawn[:1]
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config", "methods"))

@@ -28,12 +28,13 @@ class World(NamedTuple):
     """A problem as pure functions of its state, which is any pytree of arrays.
 
     `draw` makes the random numbers that all beliefs of a step share; where it is not given they are
-    the step's key itself.
+    the step's key itself. `one` leaves of them what a rule needs that looks at a single draw.
     """
 
     beliefs: Callable[[Any, Any], Beliefs]  # (drawn, state) -> what it says about the candidates
     take: Callable[[Key, Any, Beliefs, Array], tuple[Any, Any]]  # (..., index) -> state, outcome
     draw: Callable[[Key], Any] = lambda key: key
+    one: Callable[[Any], Any] = lambda drawn: drawn
 
 
 def methods_for(etas: Sequence[float]) -> tuple[Method, ...]:
@@ -45,30 +46,19 @@ def methods_for(etas: Sequence[float]) -> tuple[Method, ...]:
 def make_chooser(methods: Sequence[Method], *, ucb_scale: float) -> Chooser:
     """Returns `(key, beliefs) -> [A]`: each method's choice from its own `[A, ...]` beliefs.
 
-    All get the same key. Neighbours that differ only in eta are one vmapped rule.
+    The methods are of one name and differ only in eta; all get the same key.
     """
-    groups = _neighbours(methods)
+    name, etas = methods[0].name, [method.eta for method in methods]
+    if etas[0] is None:
+        rule = selection.make_rule(name, **({"scale": ucb_scale} if name == "ucb" else {}))
+        return jax.vmap(rule, in_axes=(None, 0))
 
-    def choose_group(key: Key, group: list[Method], beliefs: Beliefs) -> Array:
-        name = group[0].name
-        if group[0].eta is None:
-            rule = selection.make_rule(name, **({"scale": ucb_scale} if name == "ucb" else {}))
-            return jax.vmap(rule, in_axes=(None, 0))(key, beliefs)
+    def regularised(key: Key, beliefs: Beliefs, eta: Array) -> Array:
+        return selection.make_rule(name, eta=eta)(key, beliefs)
 
-        def regularised(beliefs: Beliefs, eta: Array) -> Array:
-            return selection.make_rule(name, eta=eta)(key, beliefs)
-
-        return jax.vmap(regularised)(beliefs, jnp.array([method.eta for method in group]))
-
-    def choose(key: Key, beliefs: Beliefs) -> Array:
-        chosen, start = [], 0
-        for group in groups:
-            rows = slice(start, start + len(group))
-            chosen.append(choose_group(key, group, jax.tree.map(lambda x, r=rows: x[r], beliefs)))
-            start = rows.stop
-        return jnp.concatenate(chosen)
-
-    return choose
+    return lambda key, beliefs: jax.vmap(regularised, in_axes=(None, 0, 0))(
+        key, beliefs, jnp.array(etas)
+    )
 
 
 def _neighbours(methods: Sequence[Method]) -> list[list[Method]]:
@@ -103,20 +93,25 @@ def play(
     """
     groups = _neighbours(methods)
     choosers = [make_chooser(group, ucb_scale=ucb_scale) for group in groups]
-    stops = list(itertools.accumulate(map(len, groups)))
 
-    def step(states: Any, t: Array) -> tuple[Any, Any]:
+    def step(states: list[Any], t: Array) -> tuple[list[Any], list[Any]]:
+        """Takes a step of each group, whose states are apart so that none is copied to another."""
         key_draw, key_rule, key_take = jax.random.split(jax.random.fold_in(run_key, t), 3)
-        drawn, seen, chosen = world.draw(key_draw), [], []
-        # Beliefs rule by rule, so that what a rule does not look at is not computed for it.
-        for choose, start, stop in zip(choosers, [0, *stops], stops, strict=False):
-            own = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], states)
-            seen.append(jax.vmap(world.beliefs, in_axes=(None, 0))(drawn, own))
-            chosen.append(choose(key_rule, seen[-1]))
-        beliefs = jax.tree.map(lambda *parts: jnp.concatenate(parts), *seen)
-        take = jax.vmap(world.take, in_axes=(None, 0, 0, 0))
-        return take(key_take, states, beliefs, jnp.concatenate(chosen))
+        drawn = world.draw(key_draw)
+        after = []
+        for group, choose, own in zip(groups, choosers, states, strict=True):
+            looked_at = world.one(drawn) if group[0].name == "thompson" else drawn
+            beliefs = jax.vmap(world.beliefs, in_axes=(None, 0))(looked_at, own)
+            chosen = choose(key_rule, beliefs)
+            take = jax.vmap(world.take, in_axes=(None, 0, 0, 0))
+            after.append(take(key_take, own, beliefs, chosen))
+        states, outcomes = zip(*after, strict=True)
+        return list(states), list(outcomes)
 
-    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(methods), *jnp.shape(x))), state)
-    states, outcomes = jax.lax.scan(step, states, jnp.arange(horizon))
+    def begin(group: list[Method]) -> Any:
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(group), *jnp.shape(x))), state)
+
+    states, outcomes = jax.lax.scan(step, [begin(group) for group in groups], jnp.arange(horizon))
+    states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *states)
+    outcomes = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *outcomes)
     return states, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), outcomes)
