@@ -4,13 +4,13 @@ import io
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 # One colour per method, the same in every figure, and told apart without colour vision too.
 COLOURS = {
@@ -70,7 +70,12 @@ class Panel(NamedTuple):
 def draw(
     panels: Sequence[Panel], *, columns: int, title: str, width: float = 4.4, form: str = "png"
 ) -> bytes:
-    """Returns the panels in a grid and one legend below, as `png` or `svg`."""
+    """Returns the panels in a grid and one legend below, as `png` or `svg`.
+
+    Matplotlib is imported here: it takes most of a second, and a run draws only at its end.
+    """
+    from matplotlib.figure import Figure
+
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(width * columns, 3.4 * rows + 0.9), layout="constrained", dpi=130)
     figure.suptitle(title, fontsize=12, fontweight="bold")
@@ -100,8 +105,10 @@ def colours(panels: Sequence[Panel]) -> dict[str, str]:
     return {label: COLOURS.get(label) or next(spare) for label in labels}
 
 
-def _draw_panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> dict[str, Artist]:
+def _draw_panel(axes: "Axes", panel: Panel, colours: dict[str, str]) -> dict[str, "Artist"]:
     """Draws one panel and returns the first artist of each label, for the legend."""
+    from matplotlib import ticker
+
     handles: dict[str, Artist] = {}
     has_positive = any(np.any(line.y > 0) for line in panel.lines)
     y_scale = panel.y_scale if has_positive else "linear"  # nothing has no logarithm
@@ -131,9 +138,9 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> dict[str, 
     if y_scale == "log":
         low, high = axes.get_ylim()
         if high < 300 * low:
-            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
     if panel.ticks is not None:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks)
     axes.grid(alpha=0.25)
