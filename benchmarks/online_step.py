@@ -50,15 +50,17 @@ def main() -> None:
     values = flags.FLAGS
     with cli.border():
         env = named.make(values.env)
-    found = measure(
-        env,
-        settings(small=values.small),
-        steps=values.steps,
-        rounds=values.rounds,
-        capacity=values.capacity,
-        number=values.seeds,
-        only=values.only,
-    )
+        if env.keeps_state:
+            raise ValueError(f"{values.env} is stepped by one program only; name another --env.")
+        found = measure(
+            env,
+            settings(small=values.small),
+            steps=values.steps,
+            rounds=values.rounds,
+            capacity=values.capacity,
+            number=values.seeds,
+            only=values.only,
+        )
     if values.json:
         print(json.dumps({"rows": found, "versions": results.versions()}))
     else:
@@ -100,26 +102,31 @@ def measure(
         "memory": lambda: memory(env, config, steps, 10_000),
         f"{2 * half.num_members} critics": lambda: make(with_half, 10_000),
         f"{fewer.wide_candidates} candidates": lambda: make(with_fewer, 10_000),
-        f"{number} seeds, in turns": lambda: make(config, 10_000, number=number),
-        f"{number} seeds, in turns, memory of {capacity:,}": lambda: make(
-            config, capacity, number=number
-        ),
-        f"{number} seeds, vmapped": lambda: make(config, 10_000, number=number, vmapped=True),
-        f"{number} seeds, vmapped, memory of {capacity:,}": lambda: make(
-            config, capacity, number=number, vmapped=True
-        ),
     }
-    ways = {
-        name: way()
-        for name, way in rows.items()
-        if name == "whole step" or not only or any(word in name for word in only)
-    }
+    for size in (10_000, capacity) if number > 1 else ():
+        of = "" if size == 10_000 else f", memory of {capacity:,}"
+        together = functools.partial(make, config, size, number=number)
+        rows[f"{number} seeds, in turns{of}"] = together
+        rows[f"{number} seeds, vmapped{of}"] = functools.partial(together, vmapped=True)
+    ways = {name: way() for name, way in _asked_for(rows, only).items()}
     product, gflop = timing.matmul()
     rates = timing.rates({update.PEAK: product, **ways}, rounds, as_long_as="whole step")
     peak = rates.pop(update.PEAK) * gflop
     floor = useful_gflop(env, config) / peak
     found = [{"name": name, "milliseconds": 1e3 / rate} for name, rate in rates.items()]
     return [*found, {"name": "floor of the whole step", "milliseconds": 1e3 * floor}]
+
+
+def _asked_for(rows: dict[str, Callable[[], Way]], only: Sequence[str]) -> dict[str, Callable]:
+    """Returns the whole step and the rows whose names hold one of the words; all without words."""
+    for word in only:
+        if not any(word in name for name in rows):
+            raise ValueError(f"--only={word} is in no row's name; there are {'; '.join(rows)}.")
+    return {
+        name: way
+        for name, way in rows.items()
+        if name == "whole step" or not only or any(word in name for word in only)
+    }
 
 
 def useful_gflop(env: Environment, config: roid_learner.RoidConfig) -> float:
@@ -147,7 +154,7 @@ def whole(
     """
     agent = roid.roid(config, env.spec)
     dataset = update.make_dataset(env.spec)
-    mesh = seeds.make_mesh(number)
+    mesh = seeds.make_mesh(1 if vmapped else number)
     keys = jax.random.split(jax.random.key(0), number)
 
     def begin(key: Any) -> training.Online:

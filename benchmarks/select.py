@@ -22,7 +22,7 @@ from absl import flags
 from benchmarks import flops, timing
 from benchmarks.timing import Way
 from experiments import cli
-from roid_jax import networks, results
+from roid_jax import compiler, networks, results
 from roid_jax.agents import selector
 from roid_jax.report import tables
 
@@ -93,14 +93,14 @@ def ways(sizes: Sizes, times: int) -> dict[str, Way]:
         anchor = actor.apply(policy, obs)
         return selector.choose(key, anchor, jnp.int32(0), evaluate, jnp.ones(()), config).action
 
-    @jax.jit
+    @compiler.jit
     def scan(policy: Any, values: Any) -> jax.Array:
         def step(total: jax.Array, t: jax.Array) -> tuple[jax.Array, None]:
             return total + choose(policy, values, jax.random.fold_in(key, t), obs[t % 1000]), None
 
         return jax.lax.scan(step, jnp.zeros(sizes.action_dim), jnp.arange(times))[0]
 
-    one, keys = jax.jit(choose), list(jax.random.split(key, 100))
+    one, keys = compiler.jit(choose), list(jax.random.split(key, 100))
     observations = list(obs)
 
     def called(times: int) -> None:

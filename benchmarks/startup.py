@@ -37,7 +37,8 @@ def define_flags() -> None:
 
 def main() -> None:
     """Measures every row and prints one table."""
-    found = measure(flags.FLAGS.profile)
+    with cli.border():
+        found = measure(flags.FLAGS.profile)
     if flags.FLAGS.json:
         print(json.dumps({"seconds": found, "versions": results.versions()}))
     else:
@@ -67,18 +68,27 @@ def _online_steps(workdir: pathlib.Path) -> int:
 def _timed(profile: str, workdir: pathlib.Path, cache: pathlib.Path) -> float:
     """Returns the seconds of a short run, from the start of its process to its end."""
     start = time.perf_counter()
-    subprocess.run(
+    code = subprocess.run(
         [sys.executable, "-m", "experiments.train", *_words(profile, workdir)],
-        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        env=_environment(cache),
         stdout=subprocess.DEVNULL,
-        check=True,
-    )
+        check=False,
+    ).returncode
+    if code:
+        raise ValueError(f"a run could not be measured: its process ended with {code}.")
     return time.perf_counter() - start
+
+
+def _environment(cache: pathlib.Path) -> dict[str, str]:
+    """Returns variables by which a run keeps what it compiles in a folder, and nowhere else."""
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_ENABLE_COMPILATION_CACHE": "true"}
+    return os.environ | kept
 
 
 # A training that says when its first chunk of updates has come back.
 _TELLING = """
 import runpy, sys
+import jax
 from experiments import phases
 
 make = phases._make_advance
@@ -86,8 +96,7 @@ make = phases._make_advance
 def telling(problem, phase):
     advance = make(problem, phase)
     def tell(state, step, length, learn):
-        found = advance(state, step, length, learn)
-        found[1]["td_loss"].block_until_ready()
+        found = jax.block_until_ready(advance(state, step, length, learn))
         print("updated" if learn else "", file=sys.stderr, flush=True)
         return found
     return tell
@@ -104,7 +113,7 @@ def _timed_update(
     start, updated = time.perf_counter(), None
     with subprocess.Popen(
         [sys.executable, "-c", _TELLING, *_words(profile, workdir), more],
-        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        env=_environment(cache),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -115,7 +124,7 @@ def _timed_update(
             if line == "updated\n" and updated is None:
                 updated = time.perf_counter() - start
     if process.returncode or updated is None:
-        raise RuntimeError(f"a run did not go on: {''.join(said)}")
+        raise ValueError(f"a run did not go on: {' '.join(map(str.strip, said))}")
     return updated, time.perf_counter() - start
 
 

@@ -3,10 +3,11 @@
 import json
 import pathlib
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import jax
 import jax.numpy as jnp
@@ -83,16 +84,14 @@ def peers(
     # -P: what lies beside the file, such as `select.py`, is not a module of the library.
     file = pathlib.Path(__file__).with_name("peers.py")
     command = [python, "-P", str(file), question, json.dumps(sizes)]
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-    except OSError as error:
-        raise ValueError(f"--peers names no Python: {error}.") from None
-    with process:
+    # Libraries say much that is of no interest, unless they fail.
+    with tempfile.TemporaryFile("w+") as said, _start(command, said) as process:
         names = process.stdout.readline()
         if not names:
-            raise ValueError(f"{python} could not run the other tools; it needs torch and d3rlpy.")
+            process.wait()
+            said.seek(0)
+            why = (said.read().splitlines() or ["it said nothing"])[-1]
+            raise ValueError(f"{python} could not run the other tools, it needs torch: {why}")
 
         def ask(name: str) -> Callable[[int], None]:
             def run(times: int) -> None:
@@ -105,3 +104,11 @@ def peers(
 
         yield {name: Way(ask(name), times) for name in json.loads(names)}
         process.stdin.close()
+
+
+def _start(command: list[str], said: TextIO) -> subprocess.Popen:
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True)
+    except OSError as error:
+        raise ValueError(f"--peers names no Python: {error}.") from None

@@ -10,7 +10,7 @@ needs; the peak is a large product, measured in the same run.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from absl import flags
 from benchmarks import flops, timing
 from benchmarks.timing import Way
 from experiments import cli
+from roid_jax import config as cfg
 from roid_jax import replay, results, training
 from roid_jax.agents import ensemble, roid, roid_learner, td3bc
 from roid_jax.envs.base import Spec
@@ -54,7 +55,7 @@ def main() -> None:
     """Measures every row and prints one table."""
     values = flags.FLAGS
     with cli.border():
-        hidden = tuple(int(size) for size in values.hidden)
+        hidden = read_sizes(values.hidden)
         sizes = {"obs_dim": 11, "action_dim": 3, "hidden": hidden, "batch_size": values.batch_size}
         gflop = 1e-9 * flops.td3bc_update(*sizes.values())
         with timing.peers(values.peers, "update", sizes, values.steps) as others:
@@ -65,6 +66,13 @@ def main() -> None:
         print(json.dumps({"rows": found, "versions": results.versions()}))
     else:
         tables.show(make_table(found), rich.console.Console(highlight=False))
+
+
+def read_sizes(words: Sequence[str]) -> tuple[int, ...]:
+    """Returns the sizes that a flag names."""
+    is_right = bool(words) and all(word.isdecimal() and int(word) > 0 for word in words)
+    cfg.check(is_right, "hidden", "whole numbers above 0 between commas", ",".join(words))
+    return tuple(map(int, words))
 
 
 def measure(rows: list[Row], rounds: int) -> list[dict[str, float | str | None]]:

@@ -21,8 +21,10 @@ def keep() -> None:
     if jax.config.jax_compilation_cache_dir is None:
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         folder = pathlib.Path(home, "roid_jax", "compiled", _processor()).expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        _prune(folder)
+        with contextlib.suppress(OSError):  # where nothing can be kept, nothing is
+            folder.mkdir(parents=True, exist_ok=True)
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+            _prune(folder)
 
 
 def _prune(folder: pathlib.Path) -> None:

@@ -53,7 +53,7 @@ def _product(features: int) -> Callable[..., Array] | None:
     """Returns how a layer of so many outputs multiplies; None is Flax's own way.
 
     On a CPU a few columns are taken one by one: XLA's products are slow where one side is so thin,
-    their gradients above all; an update of five members takes about 0.93 of the time this way.
+    their gradients above all; an update of five members takes 0.92 of the time this way.
     """
     is_thin = 1 < features <= _THIN and jax.default_backend() == "cpu"
     return _by_columns if is_thin else None

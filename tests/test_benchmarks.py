@@ -1,6 +1,8 @@
 """The benchmarks of learning, at tiny size."""
 
 import dataclasses
+import functools
+import json
 import os
 import pathlib
 import subprocess
@@ -10,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl import flags
 
-from benchmarks import bandits, flops, online_step, select, startup, timing, update
-from experiments import suites
+from benchmarks import bandits, counts, flops, online_step, select, startup, timing, update
+from experiments import profiles, suites
 from roid_jax import networks
 from roid_jax.agents import selector
 from roid_jax.envs import probes
@@ -78,6 +81,37 @@ def test_updates_are_measured_with_their_share_of_the_peak(monkeypatch):
     assert len(update.make_table(found).rows) == 4
 
 
+@pytest.mark.parametrize("words", [["x"], ["8", ""], [], ["0"], ["-1"], ["8.5"]])
+def test_sizes_are_whole_numbers(words):
+    with pytest.raises(ValueError, match="hidden must be whole numbers above 0 between commas"):
+        update.read_sizes(words)
+    assert update.read_sizes(["8", "16"]) == (8, 16)
+
+
+MEASURED = {
+    "update": (update, [{"name": update.PEAK, "gflops": 1.0}], "rows"),
+    "online_step": (online_step, [{"name": "whole step", "milliseconds": 1.0}], "rows"),
+    "bandits": (bandits, {bandits.OURS: 2.0, bandits.LOOP: 1.0}, "seeds_per_second"),
+    "startup": (startup, {"cold": 4.0, "again": 2.0}, "seconds"),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_binary_prints_what_it_measured_as_json(name, monkeypatch, capsys):
+    module, found, field = MEASURED[name]
+    monkeypatch.setattr(module, "measure", lambda *_, **__: found)
+    given = flags.FlagValues()
+    monkeypatch.setattr(flags, "FLAGS", given)
+    for kind in ("integer", "float", "string", "list", "bool", "enum"):
+        define = functools.partial(getattr(flags, f"DEFINE_{kind}"), flag_values=given)
+        monkeypatch.setattr(flags, f"DEFINE_{kind}", define)
+    module.define_flags()
+    few = {"update": ["--hidden=8", "--steps=2"], "bandits": ["--nocold"]}.get(name, [])
+    given([name, "--json", *few])
+    module.main()
+    assert json.loads(capsys.readouterr().out)[field] == found
+
+
 def test_other_tools_are_measured_where_they_are(tmp_path):
     fake = tmp_path / "python"
     fake.write_text(
@@ -90,9 +124,10 @@ def test_other_tools_are_measured_where_they_are(tmp_path):
         ways["fake tool"].run(5)
     with timing.peers(None, "update", SIZES, 5) as ways:
         assert ways == {}
-    for wrong in ("/nowhere/python", "/bin/true"):
+    fake.write_text(f"#!{sys.executable}\nimport nothing_of_this_name\n")
+    for wrong in ("/nowhere/python", "/bin/true", str(fake)):
         with (
-            pytest.raises(ValueError, match=r"no Python|could not run"),
+            pytest.raises(ValueError, match=r"no Python|said nothing|: ModuleNotFoundError"),
             timing.peers(wrong, "update", SIZES, 5),
         ):
             pass
@@ -102,13 +137,33 @@ def test_an_online_step_is_taken_apart():
     env = probes.make("both")
     config = online_step.settings(small=True)
     for way in (
-        online_step.whole(env, config, 100, steps=2, number=2),
+        online_step.whole(env, config, 100, steps=2, number=2, vmapped=True),
         online_step.world(env, 2),
         online_step.memory(env, config, 2, 100),
     ):
         way.run(2)
         way.run(2)
     assert online_step.useful_gflop(env, config) > 0
+
+
+def test_an_online_steps_rows_are_measured(monkeypatch):
+    small = timing.matmul(64)
+    monkeypatch.setattr(online_step.timing, "matmul", lambda: small)
+    monkeypatch.setattr(online_step, "whole", lambda *_, **__: small[0])  # runs in the test above
+    how = {"steps": 2, "rounds": 1, "capacity": 20_000}
+    env, config = probes.make("both"), online_step.settings(small=True)
+    found = online_step.measure(env, config, number=2, only=["vmapped"], **how)
+    names = [row["name"] for row in found]
+    assert names == [
+        "whole step",
+        "2 seeds, vmapped",
+        "2 seeds, vmapped, memory of 20,000",
+        "floor of the whole step",
+    ]
+    assert all(row["milliseconds"] > 0 for row in found)
+    assert [row[0] for row in online_step.make_table("both", found).rows] == names
+    with pytest.raises(ValueError, match="--only=seeds is in no row's name; there are whole step"):
+        online_step.measure(env, config, number=1, only=["seeds"], **how)
 
 
 def test_the_papers_step_takes_the_operations_that_were_counted_by_hand():
@@ -181,10 +236,11 @@ def test_starting_is_measured(monkeypatch):
     asked = []
 
     def run(words, env, **_):
-        asked.append((words, env["XDG_CACHE_HOME"]))
+        asked.append((words, env["JAX_COMPILATION_CACHE_DIR"]))
         folder = pathlib.Path(next(w for w in words if "workdir" in w).partition("=")[2])
         (folder / "seed_0").mkdir(parents=True, exist_ok=True)
         (folder / "seed_0" / "results.jsonl").write_text('{"step": 40}\n')
+        return subprocess.CompletedProcess(words, 0)
 
     class Run:
         def __init__(self, words, env, **_):
@@ -219,3 +275,23 @@ def test_a_training_tells_when_it_has_updated(tmp_path):
         check=False,
     )
     assert done.returncode == 0 and done.stderr.splitlines() == ["updated", ""], done.stderr
+
+
+def test_operations_bytes_and_launches_are_counted_with_loops_and_branches():
+    matrix = jnp.ones((64, 64))
+
+    def program(matrix, number):
+        made = jax.lax.scan(lambda x, _: (jnp.tanh(x @ matrix), None), matrix, length=5)[0]
+        return jax.lax.cond(number > 0, lambda x: x @ matrix, lambda x: x, made)
+
+    found = counts.count(program, matrix, jnp.ones(()))
+    assert found.gflop == pytest.approx(5.5 * 2e-9 * 64**3)  # a branch counts half
+    product = 3 * 4e-6 * 64**2  # megabytes of two matrices read and one written
+    assert found.megabytes > 5.5 * product and found.launches >= 5.5
+
+
+def test_every_agents_steps_are_counted():
+    config = profiles.find("rlpd", "hopper-medium-v2", "smoke").agent
+    found = {"rlpd": counts.count_agent("rlpd", config, probes.make("both"))}
+    assert list(found["rlpd"]) == ["online"] and min(found["rlpd"]["online"]) > 0
+    assert counts.make_table("smoke", found).rows[0][:2] == ("rlpd", "online")

@@ -88,6 +88,19 @@ def test_every_block_of_python_runs(page, tmp_path):
         run([sys.executable, "-c", body], tmp_path)
 
 
+def test_every_commit_that_a_page_names_is_in_the_history():
+    def git(*words):
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("this is no clone with the whole history")
+    for page in [*PAGES, ROOT / "benchmarks" / "README.md"]:
+        for name in re.findall(r"`([0-9a-f]{7})`", page.read_text(encoding="utf-8")):
+            assert git("merge-base", "--is-ancestor", name, "HEAD").returncode == 0, (page, name)
+
+
 def test_no_block_is_of_a_kind_that_nobody_runs():
     for page in PAGES:
         kinds = set(re.findall(r"^```(\w+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE))

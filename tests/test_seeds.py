@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import driver, phases, profiles, saved
-from roid_jax import replay, seeds, training
+from roid_jax import compiler, replay, seeds, training
 from roid_jax.agents import base
 from roid_jax.checkpoint import without_key_types as plain
 
@@ -108,8 +108,10 @@ def batched(shapes, axes):
 
 
 @pytest.mark.parametrize("phase", ["offline", "online"])
-def test_a_chunk_lowers_for_a_gpu_and_never_leaves_it(phase):
+def test_a_chunk_lowers_for_a_gpu_and_never_leaves_it(phase, monkeypatch):
     pytest.importorskip("mujoco.mjx", reason="the extra mjx is not installed")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # what differs there is lowered too
+    monkeypatch.setattr(compiler, "options", lambda: {})
     problem = driver.make_problem("roid", "mjx:hopper", "embedded:hopper-medium", (0,), SMOKE)
     axes = driver.STATE_AXES[phase]
     if phase == "offline":
