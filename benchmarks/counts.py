@@ -24,7 +24,7 @@ from absl import flags
 
 from benchmarks import update
 from experiments import cli, profiles
-from roid_jax import replay, results
+from roid_jax import compiler, replay, results
 from roid_jax.agents import named
 from roid_jax.envs import named as worlds
 from roid_jax.envs.base import Environment
@@ -90,7 +90,7 @@ def count_agent(name: str, config: Any, env: Environment) -> dict[str, Count]:
 
 def count(function: Callable, *inputs: Any) -> Count:
     """Returns what a call takes."""
-    traced = jax.jit(function).trace(*inputs)
+    traced = compiler.jit(function).trace(*inputs)
     launches, size = _Text(traced.lower().compile().as_text()).count("ENTRY")
     return Count(1e-9 * operations(traced.jaxpr.jaxpr), 1e-6 * size, launches)
 
@@ -167,9 +167,14 @@ class _Text:
         if kind == "while":
             body = re.search(r"body=%([\w.\-]+)", line)[1]
             times = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
-            has_products = any(" dot(" in one for one in self._parts[body])
-            return float(times[1]) if times and has_products else 1.0, [body]
+            return float(times[1]) if times and self._multiplies(body) else 1.0, [body]
         return 0.0, []
+
+    def _multiplies(self, name: str) -> bool:
+        """Whether there is a product in a part, or in one that it is made of."""
+        lines = self._parts.get(name, [])
+        inner = {one for line in lines for one in re.findall(r"%([\w.\-]+)", line)} & {*self._parts}
+        return any(" dot(" in line for line in lines) or any(map(self._multiplies, inner))
 
 
 def _size(shapes: str) -> float:
