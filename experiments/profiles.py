@@ -108,8 +108,9 @@ def _offline(changes: dict[str, Any]) -> dict[str, Any]:
     return {f"offline.{name}": value for name, value in changes.items()}
 
 
-# A small transformer learns as much in fewer updates, at a higher rate that is reached sooner.
-_SHORT = {"width": 128, "layers": 3, "learning_rate": 1e-3, "ramp_updates": 1000}
+# A small transformer learns as much in fewer updates, at a higher rate that is reached sooner. It
+# acts with five steps in sight, so learning from ten of them, at half the cost, leaves little out.
+_SHORT = {"width": 128, "layers": 3, "context": 10, "learning_rate": 1e-3, "ramp_updates": 1000}
 
 # Without these, critics that had so few updates hardly tell actions apart: Cal-QL and IQL do not
 # learn hopper, or lose it again.
