@@ -5,10 +5,12 @@ import hashlib
 import os
 import pathlib
 import platform
+import zlib
 
 import jax
 
 _LARGEST_CACHE = 2**30  # bytes of compiled programs
+_IN_DOUBT = 8  # of the newest files: as many runs may have been killed while they wrote one
 
 
 def keep() -> None:
@@ -24,19 +26,39 @@ def keep() -> None:
         with contextlib.suppress(OSError):  # where nothing can be kept, nothing is
             folder.mkdir(parents=True, exist_ok=True)
             jax.config.update("jax_compilation_cache_dir", str(folder))
-            _prune(folder)
+            prune(folder)
 
 
-def _prune(folder: pathlib.Path) -> None:
-    """Removes the oldest files where there are more than fit; JAX's own limit needs filelock."""
+def prune(folder: pathlib.Path, largest: int = _LARGEST_CACHE) -> None:
+    """Removes what a killed run left half written, and the oldest files where more than fit.
+
+    JAX never replaces a file that is there: without this a broken one would be warned of, and its
+    program compiled anew, in every run. JAX's own limit needs filelock.
+    """
     with contextlib.suppress(OSError):  # another process may be at it
         files = sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime)
-        excess = sum(file.stat().st_size for file in files) - _LARGEST_CACHE
+        for file in files[-_IN_DOUBT:]:
+            if not _is_whole(file):
+                file.unlink(missing_ok=True)
+                files.remove(file)
+        excess = sum(file.stat().st_size for file in files) - largest
         for file in files:
             if excess <= 0:
                 return
             excess -= file.stat().st_size
             file.unlink(missing_ok=True)
+
+
+def _is_whole(file: pathlib.Path) -> bool:
+    """Whether a file can be unpacked; of what is not packed by zlib only whether it is empty."""
+    packed = file.read_bytes()
+    if not packed.startswith(b"\x78"):
+        return bool(packed)
+    try:
+        zlib.decompress(packed)
+    except zlib.error:
+        return False
+    return True
 
 
 def _processor() -> str:

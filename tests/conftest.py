@@ -1,8 +1,11 @@
 """Fixtures for the whole suite."""
 
+import atexit
 import os
 import pathlib
 import runpy
+import shutil
+import tempfile
 
 # No test reaches another machine, nor does a Python that one starts.
 NO_NETWORK = pathlib.Path(__file__).parent / "no_network"
@@ -14,6 +17,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 )
+
+# What one test compiled no other compiles again, nor does a program that one starts.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    compiled = tempfile.mkdtemp(prefix="roid_jax-compiled-")
+    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import hypothesis
 import jax

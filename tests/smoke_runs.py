@@ -13,8 +13,9 @@ def command(*flags):
     return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
 
 
-def environment(home):
-    return os.environ | {
+def environment(home, *, compiled_anew=False):
+    left_out = ("JAX_COMPILATION_CACHE_DIR",) if compiled_anew else ()
+    return {name: value for name, value in os.environ.items() if name not in left_out} | {
         "JAX_PLATFORMS": "cpu",
         "COLUMNS": "100",
         "HOME": str(home),

@@ -13,25 +13,6 @@ from roid_jax.agents import named
 from roid_jax.envs import named as worlds
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Programs that are the same in two runs are compiled once."""
-    before = {name: getattr(jax.config, name) for name in _CACHE}
-    for name, value in _CACHE.items():
-        folder = str(tmp_path_factory.mktemp("compiled"))
-        jax.config.update(name, folder if value is None else value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-_CACHE = {
-    "jax_compilation_cache_dir": None,
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-}
-
-
 @pytest.fixture(autouse=True)
 def loose_ranks(explicit_ranks):
     with jax.numpy_rank_promotion("allow"):  # distrax relies on it
