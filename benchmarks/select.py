@@ -61,16 +61,19 @@ def main() -> None:
         wide_candidates=values.wide_candidates,
     )
     with cli.border():
-        own = ways(sizes, values.times)
-        with timing.peers(
-            values.peers, "select", dataclasses.asdict(sizes), values.times
-        ) as others:
-            rates = timing.rates({**own, **others}, values.rounds)
-    found = {name: 1e3 / rate for name, rate in rates.items()}
+        found = measure(sizes, values.times, values.rounds, peers=values.peers)
     if values.json:
         print(json.dumps({"milliseconds": found, "versions": results.versions()}))
     else:
         tables.show(make_table(sizes, found), rich.console.Console(highlight=False))
+
+
+def measure(sizes: Sizes, times: int, rounds: int, *, peers: str | None) -> dict[str, float]:
+    """Returns the milliseconds of a choice in each row."""
+    own = ways(sizes, times)
+    with timing.peers(peers, "select", dataclasses.asdict(sizes), times) as others:
+        rates = timing.rates({**own, **others}, rounds)
+    return {name: 1e3 / rate for name, rate in rates.items()}
 
 
 def ways(sizes: Sizes, times: int) -> dict[str, Way]:

@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 from absl import flags
 
-from benchmarks import bandits, counts, flops, online_step, select, startup, timing, update
+from benchmarks import (
+    bandits,
+    counts,
+    env_steps,
+    flops,
+    online_step,
+    select,
+    startup,
+    timing,
+    update,
+)
 from experiments import profiles, suites
 from roid_jax import networks
 from roid_jax.agents import selector
@@ -93,6 +103,8 @@ MEASURED = {
     "online_step": (online_step, [{"name": "whole step", "milliseconds": 1.0}], "rows"),
     "bandits": (bandits, {bandits.OURS: 2.0, bandits.LOOP: 1.0}, "seeds_per_second"),
     "startup": (startup, {"cold": 4.0, "again": 2.0}, "seconds"),
+    "select": (select, {"ours": 0.5}, "milliseconds"),
+    "env_steps": (env_steps, {"ours": 3.0, "ours on MJX": None}, "steps_per_second"),
 }
 
 
@@ -177,10 +189,9 @@ SMALL = select.Sizes(obs_dim=3, action_dim=2, hidden=(8, 8), critics=4, wide_can
 
 def test_choices_are_measured_in_a_scan_from_python_and_in_numpy():
     sizes = dataclasses.replace(SMALL, candidates=8)
-    rates = timing.rates(select.ways(sizes, 3), 1)
-    assert len(rates) == 3 and all(rate > 0 for rate in rates.values())
-    table = select.make_table(sizes, {name: 1e3 / rate for name, rate in rates.items()})
-    assert len(table.rows) == 3
+    found = select.measure(sizes, 3, 1, peers=None)
+    assert len(found) == 3 and all(milliseconds > 0 for milliseconds in found.values())
+    assert len(select.make_table(sizes, found).rows) == 3
 
 
 def test_numpy_evaluates_the_same_networks():
