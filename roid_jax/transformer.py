@@ -9,6 +9,7 @@ import distrax
 import flax.linen as nn
 import jax.numpy as jnp
 
+from roid_jax import networks
 from roid_jax.types import Array
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -56,8 +57,10 @@ class SequencePolicy(nn.Module):
         An action is seen by later steps only.
         """
         batch, steps, _ = obs.shape
+        # These begin with biases: without them a return, which is one number, would be lost in the
+        # LayerNorm but for its sign, and LAMB hardly moves a bias that begins at 0.
         inputs = returns_to_go[..., None], obs, action
-        kinds = [nn.Dense(self.width, kernel_init=START)(kind) for kind in inputs]
+        kinds = [networks.Dense(self.width)(kind) for kind in inputs]
         tokens = jnp.stack(kinds, axis=2).reshape(batch, 3 * steps, self.width)
         tokens = nn.LayerNorm()(tokens)
         tokens = nn.Dropout(self.dropout, deterministic=not train)(tokens)

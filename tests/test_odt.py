@@ -85,6 +85,45 @@ def test_an_action_sees_what_came_before_it_and_nothing_after():
         assert np.all(np.any(before[:, 2:] != later[:, 2:], axis=-1))
 
 
+def test_how_much_is_asked_for_is_seen_and_not_only_its_sign():
+    parts = odt_learner.make_parts(OdtConfig(layers=2), SPEC)
+    tokens = tokens_of(2)
+    params = parts.policy.init(jax.random.key(1), *tokens, train=False)
+    for more, less in ((7.2, 3.6), (3.6, 1.8)):
+        means = [
+            parts.policy.apply(
+                params, jnp.full_like(tokens[0], asked), *tokens[1:], train=False
+            ).distribution.mean()
+            for asked in (more, less)
+        ]
+        assert np.mean(np.abs(means[0] - means[1])) > 2e-3
+
+
+def test_it_learns_to_do_what_brings_the_return_asked_for():
+    # Episodes of one step that bring what was done; the rate rises slowly, as in a training.
+    config = dataclasses.replace(
+        CONFIG, width=16, learning_rate=2e-3, ramp_updates=300, return_scale=1.0, batch_size=64
+    )
+    agent, parts = odt.odt(config, SPEC), odt_learner.make_parts(config, SPEC)
+    rows = transitions(200)
+    brought = np.random.default_rng(0).uniform(1.0, 4.0, 200).astype(np.float32)
+    action = np.stack([(brought - 2.5) / 2.0, np.zeros_like(brought)], axis=1)
+    ends = np.ones(200, bool)
+    recording = Recording(rows.obs, action, brought, ends, np.zeros(200, bool))
+    found = prepare.transitions(recording, return_discount=1.0)
+    dataset = replay.make_dataset(jax.random.key(0), parts.layout, found)
+    state = agent.init(jax.random.key(1), dataset)
+
+    def update(state, key):
+        return agent.offline_update(key, 0, state, dataset)
+
+    state, _ = jax.lax.scan(update, state, jax.random.split(jax.random.key(2), 1500))
+    asked = jnp.array([[1.5], [2.5], [3.5]])
+    obs, none = jnp.zeros((3, 1, 3)), jnp.zeros((3, 1, 2))
+    done = np.tanh(see(parts, state, asked, obs, none))[:, 0, 0]
+    np.testing.assert_allclose(done, [-0.5, 0.0, 0.5], atol=0.15)
+
+
 def test_padding_at_the_end_changes_nothing():
     _, parts, _, state = make()
     tokens = tokens_of(2)
@@ -140,7 +179,7 @@ def test_the_temperature_is_a_price_for_entropy_below_its_target():
 def test_the_rate_rises_in_a_line_and_every_tensor_moves_by_its_own_size():
     _, parts, _, state = make()
     gradient = jax.tree.map(lambda leaf: 1e-3 * jnp.ones_like(leaf), state.policy.params)
-    learner, kernel = state.policy, ("params", "Dense_0", "kernel")
+    learner, kernel = state.policy, ("params", "Dense_0", "Dense_0", "kernel")
     descend = jax.jit(lambda learner: base.descend(parts.optimiser, learner, gradient))
     for rate in (0.25e-4, 0.5e-4, 0.75e-4, 1e-4, 1e-4, 1e-4):
         before, learner = learner, descend(learner)

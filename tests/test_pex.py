@@ -180,6 +180,50 @@ def test_a_policy_is_drawn_by_what_its_action_is_worth():
     np.testing.assert_allclose(np.mean(chosen == best), 0.9 + 0.1 * drawn, atol=0.01)
 
 
+def with_equal_worth(state):
+    """The agent online with critics to which all actions are alike."""
+    critics = jax.tree.map(jnp.zeros_like, state.learned.critics)
+    return state.replace(learned=state.learned.replace(critics=critics))
+
+
+def test_the_new_policy_proposes_samples_and_evaluated_mostly_its_mode():
+    agent, parts, dataset, state, _ = make()
+    state = with_equal_worth(agent.handover(jax.random.key(5), state, dataset))
+    params = {
+        "params": {**state.learned.actor.params["params"], "log_std": jnp.log(jnp.full(2, 0.8))}
+    }
+    actor = state.learned.actor.replace(params=params)
+    state = state.replace(learned=state.learned.replace(actor=actor))
+    one = jnp.array([[0.3, -0.2, 0.5]])
+    obs = jnp.broadcast_to(one, (20_000, 3))
+    mode = np.asarray(parts.offline.actor.apply(params, one).mode())[0]
+    action, chosen = pex.compose(jax.random.key(6), state, obs, parts, explore=True)
+    drawn = np.asarray(action)[np.asarray(chosen) == 1]
+    np.testing.assert_allclose(drawn.mean(axis=0), mode, atol=0.03)
+    np.testing.assert_allclose(drawn.std(axis=0), 0.8, atol=0.03)  # not clipped, as it is imitated
+    action, *_ = agent.act(jax.random.key(6), state, (), obs, explore=True)
+    assert np.max(np.abs(action)) == 1.0
+    action, chosen = pex.compose(jax.random.key(6), state, obs, parts, explore=False)
+    drawn = np.asarray(action)[np.asarray(chosen) == 1]
+    share = np.mean(np.all(np.isclose(drawn, mode), axis=1))
+    assert len(drawn) > 500
+    np.testing.assert_allclose(share, 0.9, atol=0.04)
+
+
+def test_imitating_itself_a_policy_goes_nowhere_where_all_is_worth_the_same():
+    agent, parts, dataset, state, _ = make()
+    state = with_equal_worth(agent.handover(jax.random.key(5), state, dataset))
+    obs = jnp.broadcast_to(jnp.array([0.3, -0.2, 0.5]), (100_000, 3))
+    action, chosen = pex.compose(jax.random.key(6), state, obs, parts, explore=True)
+    own = chosen == 1
+
+    def log_prob(params):
+        return jnp.sum(own * parts.offline.actor.apply(params, obs).log_prob(action)) / own.sum()
+
+    gradient = jax.grad(log_prob)(state.learned.actor.params)["params"]["log_std"]
+    np.testing.assert_allclose(gradient, 0.0, atol=0.03)
+
+
 @pytest.mark.parametrize("imitated", ["composed", "logged"])
 def test_online_the_new_policy_imitates_what_the_two_would_do(imitated):
     agent, parts, dataset, state, memory = make(dataclasses.replace(CONFIG, imitated=imitated))
@@ -198,7 +242,9 @@ def test_online_the_new_policy_imitates_what_the_two_would_do(imitated):
         between = state.replace(learned=learned)
         action, _ = pex.compose(key_update, between, batch.obs, parts, explore=True)
         value = offline.value.apply(learned.value.params, batch.obs)
-        advantage = iql.least(offline, learned.target_critics, batch.obs, action) - value
+        clipped = np.clip(action, -1.0, 1.0)
+        assert np.any(clipped != action)
+        advantage = iql.least(offline, learned.target_critics, batch.obs, clipped) - value
     weight = np.minimum(np.exp(3.0 * np.asarray(advantage)), 100.0)
 
     def loss(params):

@@ -25,9 +25,8 @@ from roid_jax.types import Array, Key
 class PexConfig:
     """What the algorithm is made of; the defaults are its authors' code's, but offline IQL's own.
 
-    Three things more differ: lived rows are drawn with replacement, sampled actions are clipped to
-    the box before anything is made of them, and critics and value keep their optimisers' moments at
-    the handover.
+    Three things more differ: lived rows are drawn with replacement, critics see sampled actions
+    clipped to the box, and critics and value keep their optimisers' moments at the handover.
     """
 
     offline: IqlConfig = dataclasses.field(default=IqlConfig())
@@ -102,20 +101,27 @@ def _act(parts: Parts, key: Key, state: Any, memory: Any, obs: Array, *, explore
     seen = base.normalise(state.learned if is_pex else state, obs)
     if is_pex:
         action, chosen = compose(key, state, seen, parts, explore=explore)
-        return action, memory, {"new_policy": jnp.mean(chosen.astype(jnp.float32))}
+        return in_box(action), memory, {"new_policy": jnp.mean(chosen.astype(jnp.float32))}
     policy = parts.offline.actor.apply(state.actor.params, seen)
     action = policy.sample(seed=key) if explore else policy.mode()
-    return jnp.clip(action, -1.0, 1.0), memory, {}
+    return in_box(action), memory, {}
+
+
+def in_box(action: Array) -> Array:
+    """Returns what the world makes of an action."""
+    return jnp.clip(action, -1.0, 1.0)
 
 
 def compose(
     key: Key, state: PexState, obs: Array, parts: Parts, *, explore: bool
 ) -> tuple[Array, Array]:
-    """Returns `[B, U]` the action of one of two policies, and `[B]` which.
+    """Returns `[B, U]` the action of one of two policies, as it was proposed, and `[B]` which.
 
     The settled policy proposes its mode, the new one a sample; which is taken is drawn with
     probabilities proportional to exp(kappa min_i Q_i(s, a)). Where it does not explore the new
-    policy's mode and the better of the two are taken, except now and then.
+    policy's mode and the better of the two are taken, except now and then. A sample may lie outside
+    the box, and is to be imitated there: imitating what was clipped draws a policy inwards and
+    makes it narrow, whatever it is worth.
     """
     config = parts.config
     key_sample, key_draw, key_mode, key_greedy = jax.random.split(key, 4)
@@ -127,9 +133,8 @@ def compose(
         is_sample = jax.random.bernoulli(key_mode, config.evaluation_noise, noisy)
         proposed = jnp.where(is_sample, proposed, policy.mode())
     old = actor.apply(state.settled, obs).mode()
-    choices = jnp.clip(jnp.stack([old, proposed]), -1.0, 1.0)
-    critics = learned.critics.params
-    worth = jax.vmap(lambda action: iql.least(parts.offline, critics, obs, action))(choices)
+    choices, critics = jnp.stack([old, proposed]), learned.critics.params
+    worth = jax.vmap(lambda action: iql.least(parts.offline, critics, obs, in_box(action)))(choices)
     chosen = jax.random.categorical(key_draw, config.inverse_temperature * worth, axis=0)
     if not explore:
         is_drawn = jax.random.bernoulli(key_greedy, config.evaluation_noise, noisy)[:, 0]
@@ -168,7 +173,7 @@ def _update(parts: Parts, state: Any, key: Key, rows: Array) -> tuple[Any, dict[
         state = state.replace(learned=learned)
         action, _ = compose(key, state, batch.obs, parts, explore=True)
         value = offline.value.apply(learned.value.params, batch.obs)
-        advantage = iql.least(offline, learned.target_critics, batch.obs, action) - value
+        advantage = iql.least(offline, learned.target_critics, batch.obs, in_box(action)) - value
     actor = iql.imitate(offline, offline.optimiser, learned, batch.obs, action, advantage)
     learned = learned.replace(actor=actor)
     return state.replace(learned=learned) if is_pex else learned, metrics
