@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import driver, phases, profiles, saved, train_report
-from roid_jax import checkpoint
+from roid_jax import checkpoint, episodes
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.envs import named as worlds
@@ -91,17 +91,102 @@ def run(made, store, *, stop=None):
             saved.save(made, state, {0: store})
             if stop is not None and state.number(made.config) >= stop:
                 return None
+    if made.agent.credits:
+        lived = state.state.replay
+        assert episodes.finished(lived.replace(rows=lived.rows[0]))[1] > 0
     return train_report.finish(made, state, 0).summary["digest"]
 
 
 @pytest.mark.parametrize("agent", sorted(named.AGENTS))
 def test_a_run_that_was_stopped_anywhere_ends_as_one_that_was_left_alone(agent, data, tmp_path):
-    made = problem(agent, "hopper", data)
+    # Those that learn from what an episode brought live until one has ended, and longer.
+    credits = named.make(agent, named.find(agent), worlds.make("hopper").spec).credits
+    changes = {"online_steps": 48, "eval_interval": 16, "replay_capacity": 40} if credits else {}
+    made = problem(agent, "hopper", data, **changes)
     with checkpoint.Checkpoints(tmp_path / "whole") as store:
         whole = run(made, store)
     first = made.config.offline_steps
     # Within an interval offline, at the end of offline, within one online.
     for stop in (2, first, first + 1 + 6, None):
         with checkpoint.Checkpoints(tmp_path / "parts") as store:
-            digest = run(problem(agent, "hopper", data, chunk=2), store, stop=stop)
+            digest = run(problem(agent, "hopper", data, chunk=2, **changes), store, stop=stop)
     assert digest == whole
+
+
+# What their authors have, as far as it is one number.
+DEFAULTS = {
+    "td3bc": {"bc_alpha": 2.5, "hidden": (256, 256), "batch_size": 256, "normalise_states": True},
+    "boorl": {
+        "offline.num_members": 5,
+        "offline.mask_probability": 0.9,
+        "offline.normalise_states": False,
+        "inverse_temperature": 1.0,
+        "updates": 5,
+        "offline_fraction": 0.5,
+        "warmup_steps": 25_000,
+    },
+    "rlpd": {
+        "num_critics": 10,
+        "num_in_minimum": 2,
+        "updates": 20,
+        "entropy_per_dimension": -0.5,
+        "entropy_backup": True,
+        "offline_fraction": 0.5,
+        "warmup_steps": 5000,
+        "hidden": (256, 256),
+    },
+    "calql": {
+        "actor_rate": 1e-4,
+        "critic_rate": 3e-4,
+        "entropy_per_dimension": -1.0,
+        "calibrated": True,
+        "conservatism": 5.0,
+        "num_actions": 10,
+        "max_backup": True,
+        "cloning_steps": 0,
+        "offline_fraction": 0.5,
+    },
+    "cql": {"calibrated": False, "conservatism": 5.0},
+    "pex": {
+        "offline.expectile": 0.7,
+        "offline.advantage_scale": 3.0,
+        "offline.decay_steps": 1_000_000,
+        "inverse_temperature": 10.0,
+        "evaluation_noise": 0.1,
+        "imitated": "composed",
+        "expands": True,
+        "warmup_steps": 5000,
+    },
+    "iql": {"expands": False, "offline.expectile": 0.7, "offline.advantage_scale": 3.0},
+    "odt": {
+        "width": 512,
+        "layers": 4,
+        "heads": 4,
+        "dropout": 0.1,
+        "context": 20,
+        "acting_context": 5,
+        "ramp_updates": 10_000,
+        "largest_gradient": 0.25,
+        "initial_temperature": 0.1,
+        "temperature_rate": 1e-4,
+        "entropy_per_dimension": -1.0,
+        "kept_episodes": 1000,
+        "batch_size": 256,
+    },
+}
+
+
+@pytest.mark.parametrize("agent", DEFAULTS)
+def test_defaults_are_its_authors(agent):
+    config = profiles.find(agent, "hopper-medium-v2", "paper").agent
+    for path, expected in DEFAULTS[agent].items():
+        found = config
+        for name in path.split("."):
+            found = getattr(found, name)
+        assert found == expected, path
+
+
+def test_every_agent_is_listed_with_what_a_reader_should_know():
+    table = train_report.list_agents()
+    assert [row[0] for row in table.rows] == list(named.AGENTS)
+    assert all(cell.strip() for row in table.rows for cell in row)

@@ -34,6 +34,43 @@ def test_layers_begin_within_the_bounds_of_their_rule(start):
         assert not np.any(params["bias"])
 
 
+@pytest.mark.parametrize(("is_last", "gain"), [(False, np.sqrt(2.0)), (True, 1e-2)])
+def test_orthogonal_layers_turn_and_scale_and_the_last_hardly_answers(is_last, gain):
+    layer = networks.Dense(20, "orthogonal", is_last=is_last)
+    params = layer.init(jax.random.key(0), jnp.zeros(30))["params"]["Dense_0"]
+    kernel = np.asarray(params["kernel"])
+    np.testing.assert_allclose(kernel.T @ kernel, gain**2 * np.eye(20), atol=1e-5 * gain**2)
+    assert not np.any(params["bias"])
+
+
+def test_layer_norm_stands_between_a_layer_and_its_relu():
+    critic = networks.Critic((5,), layer_norm=True)
+    obs, action = jnp.array([0.3, -1.0]), jnp.array([0.5])
+    found = critic.init(jax.random.key(0), obs, action)["params"]["Mlp_0"]
+    scale, shift = jnp.linspace(0.5, 2.0, 5), jnp.linspace(-1.0, 1.0, 5)
+    found = {**found, "LayerNorm_0": {"scale": scale, "bias": shift}}
+    first, last = (found[f"Dense_{i}"]["Dense_0"] for i in range(2))
+    x = np.concatenate([obs, action]) @ np.asarray(first["kernel"]) + np.asarray(first["bias"])
+    x = (x - x.mean()) / np.sqrt(x.var() + 1e-6) * np.asarray(scale) + np.asarray(shift)
+    expected = relu(x) @ np.asarray(last["kernel"]) + np.asarray(last["bias"])
+    value = critic.apply({"params": {"Mlp_0": found}}, obs, action)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-5)
+
+
+def test_a_normal_actor_has_its_mean_in_the_box_and_one_deviation_within_its_range():
+    actor = networks.NormalActor((8,), 3)
+    obs = 100.0 * jax.random.normal(jax.random.key(1), (50, 4))
+    params = actor.init(jax.random.key(0), obs[0])["params"]
+    with jax.numpy_rank_promotion("allow"):  # distrax relies on it
+        policy = actor.apply({"params": params}, obs)
+        mean = np.tanh(networks.Mlp((8,), 3, "xavier").apply({"params": params["Mlp_0"]}, obs))
+        np.testing.assert_allclose(policy.mode(), mean, rtol=1e-6)
+        np.testing.assert_array_equal(policy.stddev(), 1.0)
+        params = {**params, "log_std": jnp.array([-9.0, 0.5, 9.0])}
+        found = actor.apply({"params": params}, obs).stddev()
+    np.testing.assert_allclose(found, np.broadcast_to(np.exp([-5.0, 0.5, 2.0]), (50, 3)), rtol=1e-6)
+
+
 def test_members_begin_apart_and_answer_as_each_would_alone():
     critic = networks.Critic((8,), layer_norm=True)
     obs, action = jnp.ones((6, 2)), jnp.zeros((6, 1))

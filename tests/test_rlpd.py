@@ -81,14 +81,16 @@ def test_the_actor_goes_up_the_mean_of_all_critics():
     np.testing.assert_allclose(entropy, -np.mean(log_prob), rtol=1e-5)
 
 
-def test_critics_move_many_times_and_the_actor_once_on_the_last_batch():
-    agent, parts, dataset, state, memory = make()
+@pytest.mark.parametrize(("fraction", "logged"), [(0.5, 3), (1 / 3, 2), (1.0, 6)])
+def test_critics_move_many_times_and_the_actor_once_on_the_last_batch(fraction, logged):
+    config = dataclasses.replace(CONFIG, offline_fraction=fraction)
+    agent, parts, dataset, state, memory = make(config)
     key = jax.random.key(9)
     found, metrics = agent.online_update(key, 0, state, memory, dataset)
     key_critics, key_actor = jax.random.split(key)
     key_rows, key_updates = jax.random.split(key_critics)
-    rows, numbers = replay.sample_mixed(key_rows, memory, dataset, 3, 6, fraction=0.5)
-    assert np.all(np.sum(numbers < 0, axis=1) == 3), "exactly half of every batch is logged"
+    rows, numbers = replay.sample_mixed(key_rows, memory, dataset, 3, 6, fraction=fraction)
+    assert np.all(np.sum(numbers < 0, axis=1) == logged), "exactly, in every batch"
     expected = state
     for key, batch in zip(jax.random.split(key_updates, 3), rows, strict=True):
         batch = sac.unpack(parts, batch, largest_action=1 - 1e-5)
