@@ -33,7 +33,7 @@ class BoorlConfig:
     """
 
     offline: EnsembleConfig = dataclasses.field(default=EnsembleConfig(holdout=0))
-    selection: str = "softmax"  # of the member; its paper draws one uniformly, an episode or a step
+    selection: str = "softmax"  # of the member, by its own twins' values; or one of SELECTIONS
     inverse_temperature: float = 1.0  # on raw values, so that the best is nearly always drawn
     updates: int = 5  # of the critics, a step of the environment; the actors move once
     offline_fraction: float = 0.5  # of an online batch

@@ -29,10 +29,10 @@ class CalqlConfig:
     """What the algorithm is made of.
 
     Its authors have no setting for locomotion. Rates, starts and the backup are theirs; `hidden`
-    and `conservatism`, with no Lagrange multiplier, are what others use for CQL there, as is a
-    policy that first clones, which needs fewer steps to be worth following. They act for
+    and `conservatism`, with no Lagrange multiplier, are what others use for CQL there. They act for
     a whole episode and then learn as many times; here a step of each follows the other. With the
-    floor lived rows are drawn from episodes that have ended, whose returns are known.
+    floor lived rows are drawn from episodes that have ended, whose returns are known. A policy that
+    first clones, as some have it, is not theirs, and off.
     """
 
     hidden: tuple[int, ...] = (256, 256)

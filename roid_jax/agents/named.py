@@ -100,7 +100,7 @@ AGENTS = {
         odt_learner.OdtConfig(),
         paper="Zheng et al., 2022",
         needs="episodes, and a return to ask for; a transformer, so time",
-        source="its paper's table, per task",
+        source="its authors' code; rates and returns per task from scripts of others",
     ),
 }
 

@@ -21,7 +21,7 @@ from roid_jax.types import Array, Key, Transitions
 
 @dataclasses.dataclass(frozen=True)
 class SacConfig:
-    """What the algorithm is made of; an online step costs one update."""
+    """What the algorithm is made of, as in its second paper; an online step costs one update."""
 
     hidden: tuple[int, ...] = (256, 256)
     learning_rate: float = 3e-4

@@ -1,6 +1,6 @@
 """Which action an ensemble takes: candidates around an anchor, beliefs about them, and a rule.
 
-Any selector can be put on any ensemble; only a name differs. `greedy` takes the anchor itself,
+Any selector can be put on ROID's ensemble; only a name differs. `greedy` takes the anchor itself,
 `thompson_episode` keeps one member for a whole episode, the others are the rules of `selection`.
 """
 
