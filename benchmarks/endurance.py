@@ -1,121 +1,173 @@
-"""Does a long run stay as it began: online steps for hours, and memory and rate on the way.
+"""Does a long run stay as it began: a training of hours, and its memory and rate on the way.
 
     python -m benchmarks.endurance --minutes=120
     python -m benchmarks.endurance --minutes=120 --json > endurance.json
 
-ROID at a small setting acts, steps hopper, remembers and learns in compiled chunks, as a training
-does between two evaluations. What is compared are medians of the first and the last quarter of the
-time. Beside the rate by the clock stands the rate by the process's own time, which neighbours on
-the machine disturb less.
+`experiments.train` takes online steps of ROID at a small setting, with all that belongs to it:
+evaluations, rows, event files, checkpoints. The world is halfcheetah, whose episodes are all of one
+length, so that a policy that learns to stand changes no rate. The run is looked at from outside at
+every evaluation, and in the end asked to stop, as by a scheduler. What is compared are medians of
+the first and the last quarter; ends with 1 where memory grew by more than 2% or steps a second fell
+by more than 5%.
 """
 
 import json
+import os
+import pathlib
+import signal
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
+import h5py
+import numpy as np
 import rich.console
 from absl import flags
 
-from benchmarks import soak, update
+from benchmarks import soak
 from experiments import cli
 from roid_jax import config as cfg
-from roid_jax import results, training
-from roid_jax.agents import roid, roid_learner
-from roid_jax.agents.ensemble import EnsembleConfig
-from roid_jax.agents.selector import SelectorConfig
-from roid_jax.envs import named
-from roid_jax.envs.base import Environment
+from roid_jax import results
 from roid_jax.report import tables
 
 QUARTERS = 4
+MOST_MEMORY, LEAST_RATE = 1.02, 0.95  # of the first quarter's
 
 
 class Mark(NamedTuple):
-    """Where a run was: steps done, MB that the process has, and steps a second since the last."""
+    """A training at an evaluation: its MB, and how fast it was since the last one.
+
+    rate: online steps a second as it reports them, without evaluations.
+    own_rate: online steps a second of the process's own time, with all that it does between them;
+      neighbours on the machine disturb it less.
+    """
 
     minutes: float
     steps: int
     megabytes: float
     rate: float
-    own_rate: float  # by the process's own time
+    own_rate: float
 
 
 def define_flags() -> None:
     """Declares the command line."""
-    flags.DEFINE_string("env", "hopper", "The world by name.")
-    flags.DEFINE_float("minutes", 120.0, "How long.", lower_bound=0.01, upper_bound=1e5)
-    flags.DEFINE_integer("marks", 120, "How often it is looked at.", lower_bound=2 * QUARTERS)
-    flags.DEFINE_integer("chunk", 500, "Steps in one compiled call.", lower_bound=2)
+    flags.DEFINE_float("minutes", 120.0, "How long.", upper_bound=1e5)
+    flags.DEFINE_integer("interval", 5000, "Online steps between evaluations.", lower_bound=2)
     flags.DEFINE_bool("json", False, "Print JSON instead of a table.")
 
 
 def main() -> None:
-    """Steps for as long as it was told to and prints one table."""
+    """Trains for as long as it was told to and prints one table."""
     values = flags.FLAGS
-    console = rich.console.Console(highlight=False, quiet=values.json)
     with cli.border():
-        env = named.make(values.env)
         cfg.check(values.minutes > 0, "minutes", "above 0", values.minutes)
-    with cli.track("online steps", values.minutes, console, unit="minutes") as advance:
-        how = {"minutes": values.minutes, "number": values.marks, "chunk": values.chunk}
-        marks = endure(env, **how, report=advance)
+    console = rich.console.Console(highlight=False, quiet=values.json)
+    how = {"minutes": values.minutes, "interval": values.interval}
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="endurance-") as folder,
+            cli.track("a training", 60.0 * values.minutes, console, unit="seconds") as advance,
+        ):
+            marks = endure(pathlib.Path(folder), **how, report=advance)
+    except Ended as error:
+        cli.fail(str(error), code=1)
+    with cli.border():
+        least = f"enough for {2 * QUARTERS} evaluations; fewer steps in an --interval make more"
+        cfg.check(len(marks) >= 2 * QUARTERS, "minutes", least, values.minutes)
+    change = drift(marks)
     if values.json:
         rows = [mark._asdict() for mark in marks]
-        print(json.dumps({"marks": rows, "drift": drift(marks), "versions": results.versions()}))
+        print(json.dumps({"marks": rows, "drift": change, "versions": results.versions()}))
     else:
         tables.show(make_table(marks), console)
+    if change["megabytes"] > MOST_MEMORY or change["rate"] < LEAST_RATE:
+        sys.exit(1)
+
+
+class Ended(Exception):
+    """A training did not go on for as long as it should, or did not stop as it should."""
 
 
 def endure(
-    env: Environment,
+    folder: pathlib.Path,
     *,
     minutes: float,
-    number: int,
-    chunk: int,
-    report: Callable[[float], None] = lambda minutes: None,
+    interval: int,
+    report: Callable[[float], None] = lambda seconds: None,
 ) -> list[Mark]:
-    """Returns marks on the way, as evenly in time as chunks allow."""
-    run = _make_run(env, chunk)
-    run(0)  # compiles
-    began, done, marks = time.perf_counter(), 0, []
-    last = began, time.process_time(), 0
-    while len(marks) < number:
-        run(done)
-        done += chunk
-        now = time.perf_counter()
-        if (now - began) / 60.0 < minutes * (len(marks) + 1) / number:
-            continue
-        own, steps = time.process_time(), done - last[2]
-        rates = steps / (now - last[0]), steps / (own - last[1])
-        marks.append(Mark((now - began) / 60.0, done, soak.memory(), *rates))
-        report((now - last[0]) / 60.0)
-        last = now, own, done
+    """Returns a mark for every evaluation, from when all is compiled."""
+    training = _start(folder, interval)
+    marks: list[Mark] = []
+    began = before = None  # moment, own seconds and step of the first and the last evaluation
+    try:
+        while began is None or time.perf_counter() < began[0] + 60.0 * minutes:
+            time.sleep(0.1)
+            if training.poll() is not None:
+                said = (folder / "stderr").read_text(encoding="utf-8")
+                raise Ended(f"the training ended with {training.returncode}: {said}")
+            row = _newest_row(folder)
+            now = time.perf_counter(), _own_seconds(training.pid), row["step"]
+            if began is None and row["step"] > 0:
+                began = before = now
+            elif began is not None and row["step"] > before[2]:
+                passed, own, steps = (y - x for x, y in zip(before, now, strict=True))
+                rates = steps / row["seconds"], steps / own
+                since = (now[0] - began[0]) / 60.0
+                marks.append(Mark(since, row["step"], soak.memory(training.pid), *rates))
+                before = now
+                report(passed)
+            report(0.0)  # where Ctrl-C acts
+        training.send_signal(signal.SIGTERM)
+        if training.wait() != cli.PREEMPTED:
+            raise Ended(f"the training did not stop with 75, but with {training.returncode}.")
+    finally:
+        training.kill()
     return marks
 
 
-def _make_run(env: Environment, chunk: int) -> Callable[[int], None]:
-    """Returns a function that takes a chunk of online steps, from the step that it is told."""
-    config = roid_learner.RoidConfig(
-        offline=EnsembleConfig(hidden=(32, 32), batch_size=32, num_members=2, holdout=50),
-        selector=SelectorConfig(candidates=8, wide_candidates=16),
-        updates=1,
-        warmup_steps=0,
-    )
-    agent, dataset = roid.roid(config, env.spec), update.make_dataset(env.spec)
-    keys = jax.random.split(jax.random.key(0), 4)
-    state = agent.handover(keys[1], agent.init(keys[0], dataset), dataset)
-    online = training.begin_online(keys[2], agent, state, env, capacity=100_000)
-    program = training.make_online(agent, env, length=chunk, learn=True)
+def _start(folder: pathlib.Path, interval: int) -> subprocess.Popen:
+    sizes = {"online_steps": 10**8, "eval_interval": interval, "eval_episodes": 1, "chunk": 500}
+    sizes |= {"replay_capacity": 100_000}
+    words = [f"--config.{name}={value}" for name, value in sizes.items()]
+    _write_data(folder / "data.hdf5")
+    words += ["--env=halfcheetah", f"--dataset=hdf5:{folder / 'data.hdf5'}"]
+    command = [sys.executable, "-m", "experiments.train", "--profile=smoke", *words]
+    with open(folder / "stderr", "w", encoding="utf-8") as said:
+        return subprocess.Popen(
+            [*command, f"--workdir={folder}"],
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,  # Ctrl-C is ours
+        )
 
-    def run(start: int) -> None:
-        nonlocal online
-        online, log = program(keys[3], online, start, dataset)
-        jax.device_get(log)  # as a training does
 
-    return run
+def _write_data(path: pathlib.Path, rows: int = 2000) -> None:
+    """Writes a recording to begin with, of no meaning."""
+    generator = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file["observations"] = generator.normal(size=(rows, 17)).astype(np.float32)
+        file["actions"] = generator.uniform(-1.0, 1.0, (rows, 6)).astype(np.float32)
+        file["rewards"] = generator.normal(size=rows).astype(np.float32)
+        file["terminals"] = np.zeros(rows, bool)
+        file["timeouts"] = np.arange(rows) % 1000 == 999
+
+
+def _newest_row(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns what a training wrote of its last evaluation online, step 0 before there is one."""
+    file = folder / "seed_0" / "results.jsonl"
+    rows = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    last = json.loads(rows[-1]) if rows else {}
+    return last if last.get("phase") == "online" else {"step": 0}
+
+
+def _own_seconds(process: int) -> float:
+    """Returns the time on processors that a process has had."""
+    after_name = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def quarters(marks: list[Mark]) -> list[dict[str, float]]:
@@ -149,7 +201,10 @@ def make_table(marks: list[Mark]) -> tables.Table:
     body += [(), ("last / first", "", *changes)]
     heads = ("online steps, medians", "steps", "MB", "steps/s", "steps/s of its own time")
     versions = results.versions()
-    notes = (f"{versions['device']}, jax {versions['jax']}, MuJoCo {versions['mujoco']}.",)
+    notes = (
+        f"{len(marks)} evaluations; {versions['device']}, jax {versions['jax']}, MuJoCo "
+        f"{versions['mujoco']}.",
+    )
     return tables.Table("A long run", heads, tuple(body), notes)
 
 

@@ -5,29 +5,35 @@
 
 For each agent a smoke run is left alone. Others are killed (SIGKILL: no warning, no clean end) and
 started again until they end; half of the kills come at any time, half as a checkpoint is being
-written. A run whose digest is not that of the first was harmed. What was found is kept in the
-workdir, so that a benchmark that is itself stopped goes on.
+written. A run whose digest is not that of the first was harmed; this then ends with 1. What was
+found is kept in the workdir, so that a benchmark that is itself stopped goes on.
+
+Runs are forked off a process that has imported everything and computed nothing, so that kills come
+while a run works and not while Python starts.
 """
 
 import json
+import multiprocessing
 import os
 import pathlib
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 import rich.console
 from absl import flags
 
-from experiments import cli, train_report
+from experiments import cli, train, train_report
 from roid_jax import results
 from roid_jax.agents import named
 from roid_jax.report import tables
+
+_BEGINNING = 3.0  # seconds until a run computes, with what was compiled before
+_QUIET = "ignore:resource_tracker"  # a killed process cannot give its semaphores back
 
 
 class Chain(NamedTuple):
@@ -62,7 +68,7 @@ def main() -> None:
         done = sum(c.anywhere + c.while_saving for c in chains if c.agent == agent)
         with cli.track(agent, values.kills, console, unit="kills", done=done) as advance:
             while done < values.kills:
-                generator = random.Random(f"{values.seed} {agent} {done}")
+                generator = random.Random(f"{values.seed} {agent} {len(chains)}")
                 one = harass(agent, workdir / agent, generator, most=values.kills - done)
                 chains.append(one)
                 results.write_rows(file, [chain._asdict() for chain in chains])
@@ -75,6 +81,8 @@ def main() -> None:
         print(json.dumps({"chains": rows, "versions": results.versions()}))
     else:
         tables.show(make_table(found), console)
+    if not all(chain.is_same for chain in found):
+        sys.exit(1)
 
 
 def harass(
@@ -88,29 +96,24 @@ def harass(
     """Kills a run at most so often before it ends; the one left alone is made first, once."""
     alone, killed = folder / "alone", folder / "killed"
     if not _summary(alone).is_file():
-        _start(agent, alone, more).wait()
+        _start(agent, alone, more).join()
     shutil.rmtree(killed, ignore_errors=True)
     seconds = json.loads(_summary(alone).read_text(encoding="utf-8"))["seconds"]
     anywhere = while_saving = 0
     while not _summary(killed).is_file():
         process = _start(agent, killed, more)
-        if anywhere + while_saving >= most:
-            if process.wait() != 0:
-                return Chain(agent, anywhere, while_saving, is_same=False)
-            continue
-        at_save = generator.random() < 0.5
-        # A process begins, with what was compiled before, in some seconds.
-        wait = generator.uniform(0.0, 0.05) if at_save else generator.uniform(0.0, 5.0 + seconds)
-        if at_save and not _wait_for_save(killed, process):
-            continue
-        try:
-            code = process.wait(timeout=wait)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            anywhere, while_saving = anywhere + (not at_save), while_saving + at_save
-            continue
-        if code != 0:
+        if anywhere + while_saving < most:
+            at_save = generator.random() < 0.5
+            wait = generator.uniform(0.0, 0.05 if at_save else _BEGINNING + seconds)
+            if not at_save or _wait_for_save(killed, process):
+                process.join(wait)
+            if process.is_alive():
+                process.kill()
+                anywhere, while_saving = anywhere + (not at_save), while_saving + at_save
+                process.join()
+                continue
+        process.join()
+        if process.exitcode != 0:
             return Chain(agent, anywhere, while_saving, is_same=False)
     digests = {
         json.loads(_summary(one).read_text(encoding="utf-8"))["digest"] for one in (alone, killed)
@@ -122,17 +125,27 @@ def _summary(workdir: pathlib.Path) -> pathlib.Path:
     return train_report.summary_file(workdir / "seed_0")
 
 
-def _start(agent: str, workdir: pathlib.Path, more: Sequence[str]) -> subprocess.Popen:
-    command = [sys.executable, "-m", "experiments.train", "--profile=smoke", f"--agent={agent}"]
-    return subprocess.Popen(
-        [*command, f"--workdir={workdir}", *more],
-        env=os.environ,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def _start(agent: str, workdir: pathlib.Path, more: Sequence[str]) -> BaseProcess:
+    if _QUIET not in sys.warnoptions:
+        sys.warnoptions.append(_QUIET)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["experiments.train"])
+    words = ["train", "--profile=smoke", f"--agent={agent}", f"--workdir={workdir}", *more]
+    process = context.Process(target=_train, args=(words,))
+    process.start()
+    return process
 
 
-def _wait_for_save(workdir: pathlib.Path, process: subprocess.Popen) -> bool:
+def _train(words: list[str]) -> None:
+    """Runs a training as its command does, in silence; ends the process."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    sys.argv = words
+    cli.run(train.main, train.define_flags)
+
+
+def _wait_for_save(workdir: pathlib.Path, process: BaseProcess) -> bool:
     """Waits until a checkpoint is begun; returns whether one was before the process ended."""
     place = workdir / "seed_0" / "checkpoints"
 
@@ -140,7 +153,7 @@ def _wait_for_save(workdir: pathlib.Path, process: subprocess.Popen) -> bool:
         return {entry.name for entry in place.iterdir()} if place.is_dir() else set()
 
     before = names()
-    while process.poll() is None:
+    while process.is_alive():
         if names() - before:
             return True
         time.sleep(0.002)

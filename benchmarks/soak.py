@@ -98,9 +98,9 @@ def soak(
     )
 
 
-def memory() -> float:
-    """Returns the memory that this process has now, in MB."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+def memory(process: int | str = "self") -> float:
+    """Returns the memory that a process has now, in MB."""
+    pages = int(pathlib.Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 

@@ -2,15 +2,19 @@ import pytest
 
 from benchmarks import endurance
 from benchmarks.endurance import Mark
-from roid_jax.envs import named
 
 
-def test_online_steps_go_on_without_growing():
-    marks = endurance.endure(named.make("hopper"), minutes=0.1, number=8, chunk=20)
+def test_a_training_goes_on_without_growing(tmp_path):
+    marks = endurance.endure(tmp_path, minutes=0.1, interval=10)
     assert [mark.steps for mark in marks] == sorted({mark.steps for mark in marks})
-    assert marks[-1].minutes >= 0.1
+    assert len(marks) >= 8 and 0 < marks[-1].minutes <= 0.2
     assert 0.9 < endurance.drift(marks)["megabytes"] < 1.1
     assert len(endurance.make_table(marks).rows) == 6
+
+
+def test_a_training_that_ends_is_not_waited_for(tmp_path):
+    with pytest.raises(endurance.Ended, match="ended with 2: error: .*eval_interval"):
+        endurance.endure(tmp_path, minutes=1.0, interval=-1)
 
 
 def test_a_run_that_grows_or_slows_down_is_seen():
