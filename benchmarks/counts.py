@@ -7,9 +7,10 @@ For each agent, an update of the offline phase, and an online step without its w
 an action and all updates, at the sizes of a profile. Operations are those of matrix products,
 counted in the traced program; launches are the compiled program's kernels and bytes what these read
 and write, each loop as often as it is run. A branch counts as the mean of its ways. (The compiled
-program is this machine's: a GPU's fuses a little differently.)
+program is this machine's: a GPU's fuses a little differently.) Scatters are of the whole step.
 """
 
+import functools
 import json
 import math
 import re
@@ -24,7 +25,7 @@ from absl import flags
 
 from benchmarks import update
 from experiments import cli, profiles
-from roid_jax import compiler, replay, results
+from roid_jax import compiler, replay, results, training
 from roid_jax.agents import named
 from roid_jax.envs import named as worlds
 from roid_jax.envs.base import Environment
@@ -37,6 +38,7 @@ class Count(NamedTuple):
     gflop: float
     megabytes: float
     launches: float
+    scatters: float
 
 
 def define_flags() -> None:
@@ -84,7 +86,12 @@ def count_agent(name: str, config: Any, env: Environment) -> dict[str, Count]:
         return chosen, agent.online_update(key, step, state, memory, dataset)
 
     obs = np.zeros((1, env.spec.obs_dim), np.float32)
-    found["online"] = count(step, key, 1, state, memory, dataset, obs)
+    begin = functools.partial(training.begin_online, agent=agent, env=env, capacity=10_000)
+    lived = jax.eval_shape(lambda key, state: begin(key, state=state), key, state)
+    chunk = compiler.plain(training.make_online(agent, env, length=2, learn=True))
+    whole = jax.jit(chunk).trace(key, lived, 1, dataset).jaxpr.jaxpr
+    made = count(step, key, 1, state, memory, dataset, obs)
+    found["online"] = made._replace(scatters=scatters(whole) / 2)
     return found
 
 
@@ -92,27 +99,42 @@ def count(function: Callable, *inputs: Any) -> Count:
     """Returns what a call takes."""
     traced = compiler.jit(function).trace(*inputs)
     launches, size = _Text(traced.lower().compile().as_text()).count("ENTRY")
-    return Count(1e-9 * operations(traced.jaxpr.jaxpr), 1e-6 * size, launches)
+    program = traced.jaxpr.jaxpr
+    return Count(1e-9 * operations(program), 1e-6 * size, launches, scatters(program))
 
 
 def operations(jaxpr: Any) -> float:
     """Returns the floating-point operations of a traced program's matrix products."""
-    total = 0.0
+
+    def of_product(equation: Any) -> float:
+        if equation.primitive.name != "dot_general":
+            return 0.0
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        shape = equation.invars[0].aval.shape
+        summed = math.prod(shape[axis] for axis in contracted)
+        return 2.0 * summed * math.prod(equation.outvars[0].aval.shape)
+
+    return total(jaxpr, of_product)
+
+
+def scatters(jaxpr: Any) -> float:
+    """Returns how many scatters a traced program makes: what a GPU may add up in any order."""
+    return total(jaxpr, lambda equation: float(equation.primitive.name.startswith("scatter")))
+
+
+def total(jaxpr: Any, cost: Callable[[Any], float]) -> float:
+    """Returns the cost of a traced program's equations, of loops as often as they are run."""
+    found = 0.0
     for equation in jaxpr.eqns:
         params, name = equation.params, equation.primitive.name
-        inner = [operations(one) for one in jax.extend.core.jaxprs_in_params(params)]
-        if name == "dot_general":
-            (contracted, _), _ = params["dimension_numbers"]
-            shape = equation.invars[0].aval.shape
-            summed = math.prod(shape[axis] for axis in contracted)
-            total += 2.0 * summed * math.prod(equation.outvars[0].aval.shape)
-        elif name == "scan":
-            total += params["length"] * sum(inner)
+        inner = [total(one, cost) for one in jax.extend.core.jaxprs_in_params(params)]
+        if name == "scan":
+            found += params["length"] * sum(inner)
         elif name == "cond":
-            total += float(np.mean(inner))
+            found += float(np.mean(inner))
         else:
-            total += sum(inner)
-    return total
+            found += cost(equation) + (0.0 if name.startswith("scatter") else sum(inner))
+    return found
 
 
 # Instructions that only name or group what others made.
@@ -189,11 +211,11 @@ def _size(shapes: str) -> float:
 def make_table(profile: str, found: dict[str, dict[str, Count]]) -> tables.Table:
     """Returns a line for each agent and phase."""
     body = [
-        (name, phase, f"{one.gflop:,.2f}", f"{one.megabytes:,.0f}", f"{one.launches:,.0f}")
+        (name, phase, f"{one.gflop:,.2f}", *(f"{number:,.0f}" for number in one[1:]))
         for name, phases in found.items()
         for phase, one in phases.items()
     ]
-    heads = ("agent", "phase", "GFLOP", "MB", "launches")
+    heads = ("agent", "phase", "GFLOP", "MB", "launches", "scatters")
     versions = results.versions()
     notes = (f"The {profile} profile on hopper; compiled for {versions['device']}.",)
     return tables.Table("What a step takes", heads, tuple(body), notes)

@@ -115,7 +115,7 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
-        plain = jax.tree.map(jnp.copy, without_key_types(state))
+        plain = _plain_copy(state)
         sums = f"{orbax_checks.checksum(plain)}:{orbax_checks.notes_checksum(notes)}"
         with self._writing():
             self._manager.save(
@@ -217,6 +217,11 @@ def _put_aside(folder: pathlib.Path) -> pathlib.Path:
 def without_key_types(tree: Any) -> Any:
     """Returns a pytree whose random keys are plain numbers."""
     return jax.tree.map(_without_type, tree)
+
+
+@jax.jit  # one program, not one for every shape
+def _plain_copy(tree: Any) -> Any:
+    return jax.tree.map(jnp.copy, without_key_types(tree))
 
 
 def _is_key(leaf: Any) -> bool:

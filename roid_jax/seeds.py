@@ -105,18 +105,23 @@ def alone(
 
 
 def take(tree: Any, axes: Axes, i: int) -> Any:
-    """Returns the pytree of one seed, by its place on the axis."""
+    """Returns the pytree of one seed, by its place on the axis, on the device that has it."""
+    number = _turns([tree], (axes,))
 
-    def of_leaf(axis: int | None, leaf: Any) -> Any:
-        if axis is None:
-            return leaf
+    def of_device(leaf: Any) -> Any:
         parts = leaf.addressable_shards if isinstance(leaf, jax.Array) else []
-        if len(parts) < 2:
-            return leaf[i]
-        size = len(leaf) // len(parts)  # from the device that has it, without sending the rest
-        return parts[i // size].data[i % size]
+        return leaf if len(parts) < 2 else parts[i // (number // len(parts))].data
 
-    return _map(of_leaf, axes, tree)
+    mine = jax.tree.map(of_device, tree)
+    leaves, structure = jax.tree.flatten(mine)
+    has_axis = jax.tree.leaves(_map(lambda axis, leaf: axis is not None, axes, mine))
+    place = i % _turns([mine], (axes,))
+    return jax.tree.unflatten(structure, _rows(leaves, tuple(has_axis), place))
+
+
+@functools.partial(jax.jit, static_argnums=1)  # a program for all arrays, not one for each shape
+def _rows(leaves: list[Any], has_axis: tuple[bool, ...], place: int) -> list[Any]:
+    return [leaf[place] if has else leaf for leaf, has in zip(leaves, has_axis, strict=True)]
 
 
 def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
@@ -148,7 +153,7 @@ def _part(tree: Any, i: int) -> Any:
 
 
 def _turns(part: Sequence[Any], in_axes: tuple[Axes, ...]) -> int:
-    """Returns how many seeds a device has."""
+    """Returns how many seeds these inputs have."""
     sizes: list[int] = []
     for axes, tree in zip(in_axes, part, strict=True):
         _map(lambda axis, leaf: axis is None or sizes.append(len(leaf)), axes, tree)

@@ -1,6 +1,7 @@
 """Fixtures for the whole suite."""
 
 import atexit
+import gc
 import os
 import pathlib
 import runpy
@@ -29,6 +30,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 import hypothesis
 import jax
 import pytest
+
+# Tracing makes many objects and little garbage.
+gc.set_threshold(50_000, 20, 20)
 
 # The same examples every time: a test that fails today fails tomorrow.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)

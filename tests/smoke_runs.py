@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 import sys
 
+import processes
+
 ROOT = pathlib.Path(__file__).parent.parent
 
 
@@ -13,29 +15,22 @@ def command(*flags):
     return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
 
 
+def homes(home):
+    return {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+
+
 def environment(home, *, compiled_anew=False):
     left_out = ("JAX_COMPILATION_CACHE_DIR",) if compiled_anew else ()
-    return {name: value for name, value in os.environ.items() if name not in left_out} | {
-        "JAX_PLATFORMS": "cpu",
-        "COLUMNS": "100",
-        "HOME": str(home),
-        "XDG_CACHE_HOME": str(home / "cache"),
-    }
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | homes(home)
 
 
 def start(home, *flags):
-    return subprocess.Popen(
-        command(*flags),
-        cwd=ROOT,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return processes.start("experiments.train", "--profile=smoke", *flags, **homes(home))
 
 
 def call(home, *flags):
-    return finish(home, command(*flags))
+    return processes.call("experiments.train", "--profile=smoke", *flags, **homes(home))
 
 
 def finish(home, words):

@@ -3,6 +3,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import processes
 import pytest
 
 from experiments import suites
@@ -46,7 +47,7 @@ def totals(seeds, config, methods):
 def table(request):
     """Regret [40 seeds, N, method] of a preset."""
     config = suites.BANDITS[request.param].biased_linear
-    return request.param, totals(range(40), config, METHODS)
+    return request.param, processes.optimised(totals, range(40), config, METHODS)
 
 
 def cell_name(method):

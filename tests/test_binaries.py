@@ -2,22 +2,13 @@
 
 import csv
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
+import processes
 import pytest
-
-ROOT = pathlib.Path(__file__).parent.parent
 
 
 def call(module, *flags):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
-    command = [sys.executable, "-m", f"experiments.{module}", *flags]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    return processes.call(f"experiments.{module}", *flags)
 
 
 @pytest.fixture(scope="module")

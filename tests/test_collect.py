@@ -1,34 +1,22 @@
 """`experiments.collect` as a user meets it, at tiny size."""
 
 import json
-import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
+import processes
 import pytest
 
 from experiments import behaviour, collect_sets, suites
 from roid_jax import checkpoint
 from roid_jax.data import load, minari, prepare, registry
 
-ROOT = pathlib.Path(__file__).parent.parent
 SETS = ("random", "medium", "medium-replay", "expert")
 
 
 def call(home, *flags):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.collect", *flags],
-        cwd=ROOT,
-        env=os.environ
-        | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100", "MINARI_DATASETS_PATH": str(home / "minari")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    where = {"MINARI_DATASETS_PATH": str(home / "minari")}
+    return processes.call("experiments.collect", *flags, **where)
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +71,8 @@ def test_the_same_command_makes_the_same_data_again(home, tmp_path):
 
 def test_ctrl_c_stops_at_a_safe_point_and_keeps_what_was_saved(tmp_path):
     flags = ("--preset=smoke", "--config.medium=1e6", "--config.max_steps=100000", "--sets=medium")
-    run = subprocess.Popen(
-        [sys.executable, "-m", "experiments.collect", *flags, f"--workdir={tmp_path / 'work'}"],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "MINARI_DATASETS_PATH": str(tmp_path / "minari")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    where = {"MINARI_DATASETS_PATH": str(tmp_path / "minari")}
+    run = processes.start("experiments.collect", *flags, f"--workdir={tmp_path / 'work'}", **where)
     deadline = time.monotonic() + 200
     while not (tmp_path / "work" / "checkpoints" / "100").exists():
         assert time.monotonic() < deadline and run.poll() is None

@@ -1,32 +1,17 @@
 """`experiments.data` as a user meets it, on files made here."""
 
+import functools
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import h5py
 import mujoco
 import numpy as np
+import processes
 import pytest
 
 from roid_jax.envs import physics, tasks
 
-ROOT = pathlib.Path(__file__).parent.parent
-
-
-def call(*words, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.data", *map(str, words)],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done
+call = functools.partial(processes.call, "experiments.data")
 
 
 def record(path, name, kind, steps=150):

@@ -13,7 +13,7 @@ def test_a_training_goes_on_without_growing(tmp_path):
 
 
 def test_a_training_that_ends_is_not_waited_for(tmp_path):
-    with pytest.raises(endurance.Ended, match="ended with 2: error: .*eval_interval"):
+    with pytest.raises(endurance.Ended, match=r"ended with 2: error: .*eval_interval"):
         endurance.endure(tmp_path, minutes=1.0, interval=-1)
 
 

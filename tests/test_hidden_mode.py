@@ -2,6 +2,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import processes
 import pytest
 
 from experiments import quoted
@@ -59,12 +60,14 @@ def test_every_deterministic_cell_is_the_closed_form_and_the_papers(measured, j)
         assert round(expected, 2) == (3.30 if paper == 3.31 else paper)
 
 
+def thompson_totals(number):
+    starts = range(0, number, 10_000)
+    parts = [totals(range(s, s + 10_000), [play.Method("thompson")])[:, :, 0] for s in starts]
+    return np.concatenate(parts)
+
+
 def test_thompson_over_100_000_seeds_is_its_closed_form_and_the_paper_is_one_draw_of_ten():
-    chunks = [
-        totals(range(start, start + 10_000), [play.Method("thompson")])[:, :, 0]
-        for start in range(0, 100_000, 10_000)
-    ]
-    regret = np.concatenate(chunks)
+    regret = processes.optimised(thompson_totals, 100_000)
     for i, p in enumerate(CONFIG.residual_probability()):
         expected = 1.8 * (1 - p) * (1 - (1 - p) ** 500)
         error = regret[:, i].std(ddof=1) / np.sqrt(len(regret))
@@ -79,7 +82,7 @@ def test_randomised_ids_pays_0_287_where_the_deterministic_rule_pays_0_15():
     np.testing.assert_allclose(
         hidden_mode.analytic_regret(CONFIG, (method,))[3, 0], 0.28678, atol=1e-5
     )
-    regret = totals(range(4000), [method])[:, 3, 0]
+    regret = processes.optimised(totals, range(4000), [method])[:, 3, 0]
     error = regret.std(ddof=1) / np.sqrt(len(regret))
     assert abs(regret.mean() - 0.28678) < 4 * error
 

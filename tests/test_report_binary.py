@@ -1,13 +1,13 @@
 """`experiments.report` over made-up result files: its numbers, its files, its page in a browser."""
 
 import csv
+import functools
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import made_runs
 import numpy as np
+import processes
 import pytest
 
 from experiments import quoted, report, report_runs, report_tables
@@ -24,15 +24,7 @@ def write(out, *words, studies=()):
     report.write(results.open_workdir(out), runs, report_tables.make(runs), list(map(str, studies)))
 
 
-def call(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.report", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+call = functools.partial(processes.call, "experiments.report")
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
 
 import pathlib
-import sys
 
 import numpy as np
+import processes
 import pytest
-from smoke_runs import finish, rows, summary
+from smoke_runs import homes, rows, summary
 
 from experiments import suites, sweep
 from experiments.report_runs import Run
@@ -13,8 +13,7 @@ from experiments.suites import SweepConfig
 
 
 def call(home, *flags):
-    words = [sys.executable, "-m", "experiments.sweep", "--profile=smoke", *map(str, flags)]
-    return finish(home, words)
+    return processes.call("experiments.sweep", "--profile=smoke", *flags, **homes(home))
 
 
 def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_skipped(tmp_path):

@@ -11,15 +11,16 @@ import time
 
 import h5py
 import numpy as np
+import processes
 import pytest
-from smoke_runs import ROOT, call, command, environment, finish, rows, summary
+from smoke_runs import ROOT, call, command, environment, homes, rows, summary
 
 from experiments import cli, profiles
 from roid_jax.agents import named
 
 
 def report(home, *words):
-    return finish(home, [sys.executable, "-m", "experiments.report", *map(str, words)])
+    return processes.call("experiments.report", *words, **homes(home))
 
 
 @pytest.fixture(scope="module")
