@@ -138,13 +138,13 @@ def run(
             results.write_config(folders[seed] / "config.json", settings, run=names)
         live = Live(problem, folders, console, wandb=flags.FLAGS.wandb)
         live.begin(state)
-    for phase in ("offline", "online"):
-        if state.phase == "offline" and phase == "online":
-            saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
-            state = driver.hand_over(problem, state)
-        if state.phase == phase:
-            state = _run_phase(problem, state, folders, stores, live, console)
-    live.close()
+    with contextlib.closing(live):
+        for phase in ("offline", "online"):
+            if state.phase == "offline" and phase == "online":
+                saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
+                state = driver.hand_over(problem, state)
+            if state.phase == phase:
+                state = _run_phase(problem, state, folders, stores, live, console)
     with cli.border():
         candidates.write(problem, state, folders)
         for i, seed in enumerate(problem.seeds):

@@ -39,6 +39,20 @@ hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, m
 hypothesis.settings.load_profile("suite")
 
 
+# Files that take a minute and more.
+LONG = (
+    *("agents", "train", "faults", "odt", "docs", "sweep", "pex", "calql", "mjx", "machines"),
+    *("roid", "boorl", "seeds", "collect", "benchmarks", "kills", "biased_linear", "rlpd"),
+    *("hidden_mode", "sac", "td3bc", "report_binary"),
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Long files come first, so that both workers end at the same time."""
+    place = {f"test_{name}": i for i, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
+
+
 @pytest.fixture(autouse=True)
 def explicit_ranks():
     """Fails on `[B, 1] - [B]`, which broadcasts to `[B, B]` without a word."""

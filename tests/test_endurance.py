@@ -5,9 +5,9 @@ from benchmarks.endurance import Mark
 
 
 def test_a_training_goes_on_without_growing(tmp_path):
-    marks = endurance.endure(tmp_path, minutes=0.1, interval=10)
+    marks = endurance.endure(tmp_path, minutes=0.001, interval=10)
     assert [mark.steps for mark in marks] == sorted({mark.steps for mark in marks})
-    assert len(marks) >= 8 and 0 < marks[-1].minutes <= 0.2
+    assert len(marks) == 8 and marks[-1].minutes > 0.001
     assert 0.9 < endurance.drift(marks)["megabytes"] < 1.1
     assert len(endurance.make_table(marks).rows) == 6
 

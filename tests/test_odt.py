@@ -271,7 +271,7 @@ PROBE = OdtConfig(
     layers=1,
     heads=1,
     dropout=0.0,
-    context=4,
+    context=2,
     acting_context=2,
     learning_rate=1e-2,
     ramp_updates=0,
@@ -292,7 +292,7 @@ def test_the_probes_with_something_to_do_are_solved(name):
         "action",
         "both",
     }
-    agent, state, _ = probing.run(odt.odt, PROBE, name, offline=1500, online=300)
+    agent, state, _ = probing.run(odt.odt, PROBE, name, offline=1000, online=300)
     probing.assert_acts_well(agent, state, name)
 
 

@@ -264,6 +264,7 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
             "the checkpoint was made with agent.updates = 2, not 3",
         ),
         (("--workdir={whole}", "--noresume"), "there is a run in this workdir"),
+        (("--workdir=/proc/read_only",), "cannot write results to '/proc/read_only'"),
     ],
 )
 def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(home, tmp_path, flags, expected):
