@@ -11,6 +11,7 @@ the first and the last quarter; ends with 1 where memory grew by more than 2% or
 by more than 5%.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -35,6 +36,7 @@ from roid_jax import results
 from roid_jax.report import tables
 
 QUARTERS = 4
+_PATIENCE = 300  # seconds for a training that is asked to stop
 MOST_MEMORY, LEAST_RATE = 1.02, 0.95  # of the first quarter's
 
 
@@ -119,10 +121,13 @@ def endure(
                 report(passed)
             report(0.0)  # where Ctrl-C acts
         training.send_signal(signal.SIGTERM)
-        if training.wait() != cli.PREEMPTED:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            training.wait(_PATIENCE)
+        if training.returncode != cli.PREEMPTED:
             raise Ended(f"the training did not stop with 75, but with {training.returncode}.")
     finally:
         training.kill()
+        training.wait()
     return marks
 
 

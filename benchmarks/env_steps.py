@@ -103,8 +103,8 @@ def raw_loop(name: str) -> Callable[[int], None]:
 
 def gymnasium_loop(name: str) -> Callable[[int], None]:
     """Steps one environment of Gymnasium's."""
-    with physics.without_warnings():
-        env = gymnasium.make(GYMNASIUM_IDS[name])
+    physics.mute()
+    env = gymnasium.make(GYMNASIUM_IDS[name])
     actions = _actions(name, 1)
 
     def run(steps: int) -> None:
@@ -120,8 +120,8 @@ def gymnasium_loop(name: str) -> Callable[[int], None]:
 def vector_loop(name: str, size: int) -> Callable[[int], None]:
     """Steps Gymnasium's own batch, one after another in one process."""
     makers = [lambda: gymnasium.make(GYMNASIUM_IDS[name])] * size
-    with physics.without_warnings():
-        env = gymnasium.vector.SyncVectorEnv(makers)
+    physics.mute()
+    env = gymnasium.vector.SyncVectorEnv(makers)
     actions = _actions(name, size)
 
     def run(steps: int) -> None:

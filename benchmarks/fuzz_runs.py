@@ -13,7 +13,7 @@ import tensorstore as ts
 from benchmarks import fuzz_damage
 from benchmarks.fuzz_damage import Wrong
 from experiments import profiles, report_runs, revive, saved
-from roid_jax import checkpoint, results
+from roid_jax import checkpoint, key_data, results
 from roid_jax import config as cfg
 
 
@@ -57,10 +57,10 @@ def _restore(opened: checkpoint.Checkpoints) -> None:
             raise ValueError("there is no whole checkpoint.")
         notes = store.notes(latest, **saved.NOTES)
         checkpoint.require_same(notes["identity"], _NOTES["identity"])
-        state = checkpoint.without_key_types(store.restore(latest, _state()))
+        state = key_data.without_types(store.restore(latest, _state()))
     if latest == 5 and notes != _NOTES:
         raise Wrong("the notes are not what was saved")
-    expected = checkpoint.without_key_types(_state())
+    expected = key_data.without_types(_state())
     if not jax.tree.all(jax.tree.map(np.array_equal, state, expected)):
         raise Wrong("the state is not what was saved")
 

@@ -5,8 +5,10 @@
 
 For each agent a smoke run is left alone. Others are killed (SIGKILL: no warning, no clean end) and
 started again until they end; half of the kills come at any time, half as a checkpoint is being
-written. A run whose digest is not that of the first was harmed; this then ends with 1. What was
-found is kept in the workdir, so that a benchmark that is itself stopped goes on.
+written. A run was harmed where its digest is not that of the first, where a checkpoint was found
+broken, or where rows that a whole checkpoint had are not there later with the very seconds they
+took: then something was lost and done again. This ends with 1 where one was. What was found is kept
+in the workdir, so that a benchmark that is itself stopped goes on.
 
 Runs are forked off a process that has imported everything and computed nothing, so that kills come
 while a run works and not while Python starts.
@@ -14,6 +16,7 @@ while a run works and not while Python starts.
 
 import json
 import multiprocessing
+import operator
 import os
 import pathlib
 import random
@@ -22,7 +25,7 @@ import sys
 import time
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import rich.console
 from absl import flags
@@ -100,6 +103,7 @@ def harass(
     shutil.rmtree(killed, ignore_errors=True)
     seconds = json.loads(_summary(alone).read_text(encoding="utf-8"))["seconds"]
     anywhere = while_saving = 0
+    kept: list[Any] = []  # rows of the last whole checkpoint
     while not _summary(killed).is_file():
         process = _start(agent, killed, more)
         if anywhere + while_saving < most:
@@ -111,6 +115,9 @@ def harass(
                 process.kill()
                 anywhere, while_saving = anywhere + (not at_save), while_saving + at_save
                 process.join()
+                if not _goes_on(killed, kept):
+                    return Chain(agent, anywhere, while_saving, is_same=False)
+                kept = _saved_rows(killed)
                 continue
         process.join()
         if process.exitcode != 0:
@@ -118,7 +125,23 @@ def harass(
     digests = {
         json.loads(_summary(one).read_text(encoding="utf-8"))["digest"] for one in (alone, killed)
     }
-    return Chain(agent, anywhere, while_saving, is_same=len(digests) == 1)
+    is_same = len(digests) == 1 and _goes_on(killed, kept)
+    return Chain(agent, anywhere, while_saving, is_same=is_same)
+
+
+def _goes_on(workdir: pathlib.Path, kept: Sequence[Any]) -> bool:
+    """Whether what was saved before is still there: its rows, as far as they are written again."""
+    file = workdir / "seed_0" / "results.jsonl"
+    rows = results.read_rows(file) if file.is_file() else []
+    is_broken = any((workdir / "seed_0" / "checkpoints").glob("*.broken*"))
+    return not is_broken and all(map(operator.eq, rows, kept))
+
+
+def _saved_rows(workdir: pathlib.Path) -> list[Any]:
+    """Returns the rows in the last whole checkpoint."""
+    steps = (workdir / "seed_0" / "checkpoints").glob("*/notes/metadata")
+    whole = {int(file.parts[-3]): file for file in steps if file.parts[-3].isdigit()}
+    return results.read_record(whole[max(whole)])["rows"] if whole else []
 
 
 def _summary(workdir: pathlib.Path) -> pathlib.Path:

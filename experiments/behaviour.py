@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiments import cli
+from experiments.driver import Diverged
 from experiments.suites import CollectConfig
 from roid_jax import checkpoint, evaluation, training
 from roid_jax import config as cfg
@@ -104,6 +106,9 @@ def train_until(
         rows = [*progress.rows, {"step": step, **evaluate(online.agent, step)}]
         progress = Progress(step, online, rows)
         checkpoints.save(step, online, {"rows": rows, "identity": problem.identity()})
+        if cli.is_asked_to_stop():
+            checkpoints.wait()
+        cli.stop_if_asked()
     return progress
 
 
@@ -122,10 +127,24 @@ def _make_chunks(problem: Problem) -> Callable[[training.Online, int], training.
 
     def chunk(online: training.Online, step: int) -> training.Online:
         online, log = (learn if step else warm_up)(key, online, step, None)
-        require_sound(problem.env, log.episode_return)
+        _require_finite(problem, jax.device_get(log), step)
         return online
 
     return chunk
+
+
+def _require_finite(problem: Problem, log: training.Log, first_step: int) -> None:
+    """Raises an error about the first number of a chunk that is not finite, if there is one."""
+    numbers = {"the sum of rewards": log.episode_return[:, 0], **log.metrics}
+    bad = {name: ~np.isfinite(values) for name, values in numbers.items()}
+    firsts = {name: int(np.argmax(is_bad)) for name, is_bad in bad.items() if np.any(is_bad)}
+    if not firsts:
+        return
+    name = min(firsts, key=firsts.get)  # within a step the world comes first
+    if name == "the sum of rewards":
+        require_sound(problem.env, log.episode_return)
+    where = f"step {first_step + firsts[name]}"
+    raise Diverged(f"the training diverged: {name} is not finite at {where}")
 
 
 def _make_evaluate(problem: Problem) -> Callable[[Any, int], dict[str, Any]]:
@@ -142,6 +161,7 @@ def _make_evaluate(problem: Problem) -> Callable[[Any, int], dict[str, Any]]:
 
     def evaluate(state: Any, step: int) -> dict[str, Any]:
         returns = np.asarray(play(jax.random.fold_in(key, step), state).returns)
+        require_sound(problem.wide, returns)
         return {"score": float(np.mean(problem.score(returns))), "returns": returns.tolist()}
 
     return evaluate

@@ -43,8 +43,10 @@ def border() -> Iterator[None]:
     """Where the user's input comes in: a ValueError here ends in one line, not in a traceback."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         fail(str(error))
+    except OSError as error:  # no mistake of the user's
+        fail(str(error), code=1)
 
 
 _stopping = threading.Event()

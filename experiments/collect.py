@@ -13,6 +13,7 @@ They are Minari datasets, in $MINARI_DATASETS_PATH or ~/.minari/datasets, and lo
 collected:<task>-<set>. A run that was killed goes on where it was saved when it is started again.
 """
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +23,15 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import behaviour, cli, collect_sets, suites
+from experiments import behaviour, cli, collect_sets, saved, suites, train_report
 from experiments.collect_sets import SETS
+from experiments.driver import Diverged
 from roid_jax import checkpoint, results, rollout
 from roid_jax import config as cfg
 from roid_jax.agents import base
 from roid_jax.data import d4rl, minari, registry
 from roid_jax.envs import physics
+from roid_jax.envs.base import Failed
 from roid_jax.report import tables
 
 
@@ -49,26 +52,35 @@ def define_flags() -> None:
 def main() -> None:
     """Trains to each level that is asked for, and writes the sets."""
     console = rich.console.Console(highlight=False)
-    with cli.border():
-        values = flags.FLAGS
-        config = cli.configured(suites.COLLECT.get(values.preset or values.task, _own()))
-        problem = behaviour.make_problem(values.task, values.physics, values.seed, config)
-        name = values.name or _default_name(values.task, values.preset)
-        wanted = plan(problem, name, values.sets)
-        workdir = results.open_workdir(values.workdir or f"runs/collect/{name}")
-        checkpoints = checkpoint.Checkpoints(workdir / "checkpoints")
-    with checkpoints:
+    cli.mind_preemption()
+    with contextlib.ExitStack() as stack:
         with cli.border():
+            values = flags.FLAGS
+            config = cli.configured(suites.COLLECT.get(values.preset or values.task, _own()))
+            problem = behaviour.make_problem(values.task, values.physics, values.seed, config)
+            name = values.name or _default_name(values.task, values.preset)
+            wanted = plan(problem, name, values.sets)
+            workdir = results.open_workdir(values.workdir or f"runs/collect/{name}")
+            stack.enter_context(results.hold(workdir))
+            checkpoints = stack.enter_context(checkpoint.Checkpoints(workdir / "checkpoints"))
+            saved.drop_broken(checkpoints, console)
+            has_results = train_report.count_rows(workdir) > 0
+            saved.require_one(checkpoints, workdir, has_results=has_results)
             state = behaviour.begin(problem, checkpoints)
             results.write_config(workdir / "config.json", cfg.to_dict(config))
         _say_if_cut(problem, state, console)
-        for kind in wanted:
-            state = reach(problem, kind, state, checkpoints, console)
-            results.write_rows(workdir / "results.jsonl", state.rows)
-            check_level(problem, kind, state)
-            recording = record(problem, kind, state, console)
-            with cli.border():
-                collect_sets.write(problem, name, kind, recording, state, replace=values.force)
+        try:
+            for kind in wanted:
+                state = reach(problem, kind, state, checkpoints, console)
+                results.write_rows(workdir / "results.jsonl", state.rows)
+                check_level(problem, kind, state)
+                recording = record(problem, kind, state, console)
+                with cli.border():
+                    collect_sets.write(problem, name, kind, recording, state, replace=values.force)
+        except (Diverged, Failed) as error:
+            kept = checkpoints.latest()
+            good = "nothing was saved" if kept is None else f"checkpoint {kept} is good"
+            cli.fail(f"{error}; {good}.", code=1)
     tables.show(collect_sets.make_table(problem, name, values.sets), console)
 
 

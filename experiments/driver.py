@@ -98,6 +98,10 @@ class Progress(NamedTuple):
         """Returns which of all evaluations and checkpoints this is, by steps of both phases."""
         return self.step + (self.phase == "online") * (config.offline_steps + 1)
 
+    def is_finished(self, config: TrainConfig) -> bool:
+        """Whether nothing is left to be done."""
+        return self.phase == "online" and self.step == config.online_steps and self.is_evaluated
+
     @property
     def is_evaluated(self) -> bool:
         """Whether the last thing that was done is an evaluation."""

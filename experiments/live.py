@@ -1,13 +1,16 @@
 """Where a run can be watched: rows on disk, TensorBoard's event files, a line on the terminal."""
 
+import contextlib
 import importlib
 import pathlib
 import shutil
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import rich.console
-import tensorboardX
+from tensorboardX import event_file_writer, summary
+from tensorboardX.proto import event_pb2
 
 from experiments.driver import Problem, Progress
 from roid_jax import config as cfg
@@ -39,7 +42,9 @@ class Live:
         for rows, seed in zip(progress.rows, self._problem.seeds, strict=True):
             events = self._folders[seed] / EVENTS
             shutil.rmtree(events, ignore_errors=True)
-            self._writers[seed] = tensorboardX.SummaryWriter(str(events), write_to_disk=True)
+            events.mkdir()
+            # Not tensorboardX's own thread: on a full disk it dies, and whoever writes next waits.
+            self._writers[seed] = event_file_writer.EventsWriter(str(events / "events"))
             results.write_rows(self._folders[seed] / "results.jsonl", rows)
             for row in rows:
                 self._log(seed, row)
@@ -52,16 +57,19 @@ class Live:
             self._show(rows[-1])
 
     def close(self) -> None:
-        """Closes what was opened."""
+        """Closes what was opened; whatever was written is on disk."""
         for writer in self._writers.values():
-            writer.close()
+            with contextlib.suppress(OSError):
+                writer.close()
         for run in self._runs.values():
             run.finish()
 
     def _log(self, seed: int, row: dict[str, Any]) -> None:
         numbers = {f"{row['phase']}/{k}": v for k, v in row.items() if k not in _LEFT_OUT}
         for name, value in numbers.items():
-            self._writers[seed].add_scalar(name, value, row["step"])
+            event = {"wall_time": time.time(), "step": row["step"]}
+            event["summary"] = summary.scalar(name, value)
+            self._writers[seed].write_event(event_pb2.Event(**event))
         self._writers[seed].flush()
         if seed in self._runs:
             self._runs[seed].log({**numbers, f"{row['phase']}/step": row["step"]})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.driver import DATASET_AXES, Diverged, Problem, Progress
@@ -42,6 +43,7 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
                 pending=(*progress.pending, found),
                 seconds=progress.seconds + time.perf_counter() - started,
             )
+            _require_finite_agent(progress, problem)
             report(length, _last_scores(progress))
             if progress.step < stop:  # else the evaluation comes first
                 yield progress
@@ -56,7 +58,7 @@ def make_evaluate(problem: Problem) -> Callable[[Progress], Progress]:
     def evaluate(progress: Progress) -> Progress:
         number = progress.number(problem.config)
         keys = jax.vmap(jax.random.fold_in, (0, None))(problem.key("evaluate"), number)
-        state = progress.state.agent if progress.phase == "online" else progress.state
+        state = agent_state(progress)
         started = time.perf_counter()
         returns = np.asarray(play(keys, state), np.float64)
         times = {"seconds": progress.seconds, "eval_seconds": time.perf_counter() - started}
@@ -138,6 +140,24 @@ def _require_finite(
         where = f"{phase} step {first_step + t} of seed {problem.seeds[i]}"
         raise _broken(problem, f"{name} is {numbers[name][i, t]}", where, is_lived=name in lived)
     _ask(problem)
+
+
+def _require_finite_agent(progress: Progress, problem: Problem) -> None:
+    """Ends the runs where a number that an agent learned is not finite, before it is saved."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(agent_state(progress)):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            continue
+        flat = np.asarray(leaf).reshape(len(problem.seeds), -1)
+        bad = np.flatnonzero(~np.all(np.isfinite(flat), axis=1))
+        if bad.size:
+            what = f"{jax.tree_util.keystr(path, simple=True, separator='.')} is not finite"
+            where = f"{progress.phase} step {progress.step} of seed {problem.seeds[bad[0]]}"
+            raise _broken(problem, what, where, is_lived=False)
+
+
+def agent_state(progress: Progress) -> Any:
+    """Returns what the agents learned so far."""
+    return progress.state.agent if progress.phase == "online" else progress.state
 
 
 def _broken(problem: Problem, what: str, where: str, *, is_lived: bool) -> Diverged:

@@ -9,14 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import rich.console
 
-from experiments import driver
+from experiments import driver, train_report
 from experiments.driver import Problem, Progress
+from experiments.profiles import TrainConfig
 from roid_jax import checkpoint, results, seeds
 from roid_jax import config as cfg
 from roid_jax.checkpoint import Checkpoints
 
 Stores = Mapping[int, Checkpoints]  # by seed
+
+OFFLINE = "offline"  # where the end of the offline phase is kept, beside the checkpoints
 
 _UNKNOWN = -1e30  # the score of a policy that was not evaluated: never the best
 
@@ -39,6 +43,35 @@ def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
         )
         yield together, None if start < 0 else start
         left = {seed: steps for seed, steps in left.items() if seed not in together}
+
+
+def look_over(
+    folder: pathlib.Path, store: Checkpoints, config: TrainConfig, console: rich.console.Console
+) -> None:
+    """Puts broken checkpoints aside and says so; a ValueError where results have none left."""
+    drop_broken(store, console)
+    # The first of two rows was saved before the second was written, and offline steps before their
+    # end was kept.
+    signs = [train_report.summary_file(folder)]
+    signs += [folder / OFFLINE] if config.offline_steps else []
+    has_results = train_report.count_rows(folder) > 1 or any(sign.exists() for sign in signs)
+    require_one(store, folder, has_results=has_results)
+
+
+def drop_broken(store: Checkpoints, console: rich.console.Console) -> None:
+    """Puts checkpoints that are not what was saved aside, and says so."""
+    for moved in store.drop_broken():
+        what = f"{moved.stem} in {moved.parent} cannot be read"
+        console.print(f"{what}; it is now {moved.name}.", soft_wrap=True)
+
+
+def require_one(store: Checkpoints, folder: pathlib.Path, *, has_results: bool) -> None:
+    """Raises a ValueError of one line where there are results and no checkpoint to go on from."""
+    if store.latest() is None and has_results:
+        raise ValueError(
+            f"there are results in {str(folder)!r} and no checkpoint that can be read; remove it "
+            "to begin again, or name another --workdir."
+        )
 
 
 def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]:
@@ -95,6 +128,12 @@ def save(problem: Problem, progress: Progress, stores: Stores) -> None:
         stores[seed].save(number, state, notes, score=score)
 
 
+def wait(stores: Stores) -> None:
+    """Waits until what was saved is on disk; raises `NotSaved` where it cannot be."""
+    for store in stores.values():
+        store.wait()
+
+
 def _listed(progress: Progress, i: int) -> dict[str, list[float]]:
     """Returns what a seed has pending as plain data, exactly."""
     names = sorted({name for chunk in progress.pending for name in chunk})
@@ -109,7 +148,7 @@ def _listed(progress: Progress, i: int) -> dict[str, list[float]]:
 def keep_offline(problem: Problem, progress: Progress, folders: Sequence[pathlib.Path]) -> None:
     """Keeps the end of each seed's offline phase, for other runs to begin with."""
     for i, (seed, folder) in enumerate(zip(problem.seeds, folders, strict=True)):
-        with Checkpoints(folder / "offline", keep=1) as store:
+        with Checkpoints(folder / OFFLINE, keep=1) as store:
             if store.latest() is None:
                 notes = {"rows": progress.rows[i], "identity": offline_identity(problem, seed)}
                 store.save(progress.step, seeds.take(progress.state, progress.axes, i), notes)
@@ -149,7 +188,7 @@ def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> 
 
 def find_offline(workdir: str, seed: int) -> pathlib.Path:
     """Returns the directory with the offline phase of a seed of another run."""
-    path = results.expand(workdir) / f"seed_{seed}" / "offline"
+    path = results.expand(workdir) / f"seed_{seed}" / OFFLINE
     if not path.is_dir():
         raise ValueError(
             f"there is no offline phase of seed {seed} in {workdir!r}; name the workdir of a run "

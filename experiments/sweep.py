@@ -12,6 +12,7 @@ table.md, results.csv and figures; `experiments.report` makes a page of the work
 
 import dataclasses
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -147,12 +148,16 @@ def _run(
         return True
     console.print(what, soft_wrap=True)
     command = [sys.executable, "-m", "experiments.train", f"--workdir={cell.folder}", *cell.flags]
-    done = subprocess.run([*command, *words], check=False)
-    if done.returncode == 130:
+    with subprocess.Popen([*command, *words]) as training:
+        pass_on = lambda number, frame: training.send_signal(number)  # noqa: E731
+        before = signal.signal(signal.SIGTERM, pass_on)
+        code = training.wait()
+        signal.signal(signal.SIGTERM, before)
+    if code == 130:
         raise KeyboardInterrupt
-    if done.returncode == cli.PREEMPTED:
+    if code == cli.PREEMPTED:
         raise cli.Stopped(cli.PREEMPTED)
-    return done.returncode == 0
+    return code == 0
 
 
 def _report(cells: Sequence[Cell], config: SweepConfig, workdir: pathlib.Path) -> tables.Table:

@@ -96,7 +96,7 @@ def main() -> None:
                 for n in numbers
             }
             for n, store in stores.items():
-                _look_over(folders[n], store, console)
+                saved.look_over(folders[n], store, config, console)
             parts = [(driver.with_seeds(problem, n), step) for n, step in saved.groups(stores)]
             for part, step in parts:  # all of them before the first begins
                 _check(part, step, stores)
@@ -135,13 +135,16 @@ def run(
         settings = cfg.to_dict(problem.config)
         for seed in problem.seeds:
             names = problem.names(seed)
+            if not state.is_finished(problem.config):  # an earlier end is not this run's
+                train_report.summary_file(folders[seed]).unlink(missing_ok=True)
             results.write_config(folders[seed] / "config.json", settings, run=names)
         live = Live(problem, folders, console, wandb=flags.FLAGS.wandb)
         live.begin(state)
     with contextlib.closing(live):
         for phase in ("offline", "online"):
             if state.phase == "offline" and phase == "online":
-                saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
+                with cli.border():
+                    saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
                 state = driver.hand_over(problem, state)
             if state.phase == phase:
                 state = _run_phase(problem, state, folders, stores, live, console)
@@ -151,18 +154,6 @@ def run(
             train_report.write_summary(folders[seed], train_report.finish(problem, state, i))
             if flags.FLAGS.video:
                 videos.record_seed(problem, state, i, folders[seed])
-
-
-def _look_over(folder: pathlib.Path, store: checkpoint.Checkpoints, console: rich.console.Console):
-    """Puts broken checkpoints aside and says so; a ValueError where results have none left."""
-    for moved in store.drop_broken():
-        console.print(f"{moved.stem} in {moved.parent} cannot be read; it is now {moved.name}.")
-    # The first of two rows was saved before the second was written.
-    if store.latest() is None and train_report.count_rows(folder) > 1:
-        raise ValueError(
-            f"there are results in {str(folder)!r} and no checkpoint that can be read; remove it "
-            "to begin again, or name another --workdir."
-        )
 
 
 def _check(problem: driver.Problem, step: int | None, stores: saved.Stores) -> None:
@@ -190,7 +181,11 @@ def _start(
     if flags.FLAGS.from_checkpoint is None:
         return driver.begin(problem)
     source = flags.FLAGS.from_checkpoint
-    return saved.take_over(problem, [saved.find_offline(source, seed) for seed in problem.seeds])
+    places = [saved.find_offline(source, seed) for seed in problem.seeds]
+    found = saved.take_over(problem, places)
+    saved.save(problem, found, stores)
+    saved.wait(stores)  # before rows are written, which without a checkpoint are refused
+    return found
 
 
 def _run_phase(
@@ -217,8 +212,13 @@ def _run_phase(
                     saved.save(problem, state, stores)
                 if state.is_evaluated:
                     live.add(state)
+                if cli.is_asked_to_stop():
+                    saved.wait(stores)
                 cli.stop_if_asked()
-    except driver.Diverged as error:
+    except checkpoint.NotSaved:  # it says itself what there is
+        raise
+    except (driver.Diverged, OSError) as error:
+        saved.wait(stores)
         last = stores[problem.seeds[0]].latest()
         where = folders[problem.seeds[0]].parent
         kept = "nothing was saved" if last is None else f"checkpoint {last} in {where} is good"

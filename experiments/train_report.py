@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments.driver import Problem, Progress
-from roid_jax import checkpoint, results, seeds
+from roid_jax import key_data, results, seeds
 from roid_jax.agents import named
 from roid_jax.report import figures, tables
 
@@ -63,7 +63,7 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 def digest(state: Any, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a sha256 over everything that the run ended with and its rows without their times."""
     sums = hashlib.sha256()
-    for leaf in jax.tree.leaves(checkpoint.without_key_types(state)):
+    for leaf in jax.tree.leaves(key_data.without_types(state)):
         array = np.asarray(leaf)
         sums.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     for row in rows:

@@ -14,16 +14,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import orbax_checks, orbax_quiet
+from roid_jax import key_data, orbax_checks, orbax_quiet
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
 _CHECKSUM = "checksum"  # its name among the notes on disk: of the arrays, a colon, of the notes
 _CHANGED = "its bytes have changed"
+
+
+class Broken(ValueError):
+    """A checkpoint is not what was saved."""
 
 
 class NotSaved(OSError):
@@ -49,6 +52,8 @@ class Checkpoints:
         self._moved = [] if read_only else [_put_aside(one) for one in lost]
         try:
             self._manager = ocp.CheckpointManager(folder, options=_options(keep, read_only))
+        except OSError as error:
+            raise NotSaved(f"cannot keep checkpoints in {folder} ({error.strerror}).") from error
         except Exception as error:  # Orbax raises whatever its parts do
             raise ValueError(
                 f"cannot open the checkpoints in {folder} ({type(error).__name__}); take another "
@@ -87,15 +92,16 @@ class Checkpoints:
             ) from error
 
     def drop_broken(self) -> list[pathlib.Path]:
-        """Puts checkpoints that cannot be read out of the way; returns where they are now.
+        """Puts checkpoints that are not what was saved out of the way; returns where they are now.
 
-        Looks at those that a run would go on from.
+        Looks at those that a run would go on from. One that is whole but cannot be read here, for
+        want of memory or for a fault of the disk, stays, and raises a ValueError of one line.
         """
         moved, self._moved = self._moved, []
         for step in self.recent():
             try:
                 self._require_whole(step, self._state(step))
-            except ValueError:
+            except Broken:
                 moved.append(_put_aside(self._folder(step)))
         if moved:
             self._manager.reload()
@@ -115,7 +121,7 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
-        plain = _plain_copy(state)
+        plain = key_data.copy_without_types(state)
         sums = f"{orbax_checks.checksum(plain)}:{orbax_checks.notes_checksum(notes)}"
         with self._writing():
             self._manager.save(
@@ -137,15 +143,15 @@ class Checkpoints:
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
-        plain = self._state(step, jax.eval_shape(without_key_types, like))
+        plain = self._state(step, jax.eval_shape(key_data.without_types, like))
         self._require_whole(step, plain)
-        return jax.tree.map(_with_type, plain, like)
+        return key_data.with_types(plain, like)
 
     def _require_whole(self, step: int, plain: Any) -> None:
         """Raises a ValueError of one line where arrays or notes are not what was saved."""
         _, expected = self._noted(step)
         if expected != orbax_checks.checksum(plain):
-            raise ValueError(self._unreadable(step, _CHANGED))
+            raise Broken(self._unreadable(step, _CHANGED))
 
     def _state(self, step: int, like: Any = None) -> Any:
         """Returns all arrays, like others or as they were saved, on whatever device is here."""
@@ -168,17 +174,18 @@ class Checkpoints:
         of_arrays, _, of_notes = sums.partition(":") if isinstance(sums, str) else ("", "", "")
         # Older checkpoints have none of their notes.
         if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
-            raise ValueError(self._unreadable(step, _CHANGED))
+            raise Broken(self._unreadable(step, _CHANGED))
         return notes, of_arrays
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:
         try:
             yield
+        except orbax_checks.TooLarge as error:
+            raise ValueError(self._unreadable(step, str(error))) from error
         except Exception as error:  # Orbax raises whatever its parts do
-            is_ours = isinstance(error, orbax_checks.TooLarge)
-            why = str(error) if is_ours else type(error).__name__
-            raise ValueError(self._unreadable(step, why)) from error
+            kind = ValueError if orbax_checks.is_of_this_machine(error) else Broken
+            raise kind(self._unreadable(step, type(error).__name__)) from error
 
     def _folder(self, step: int) -> pathlib.Path:
         return pathlib.Path(self._manager.directory) / str(step)
@@ -212,30 +219,6 @@ def _put_aside(folder: pathlib.Path) -> pathlib.Path:
     while free.exists():
         number, free = number + 1, path.with_name(f"{path.name}-{number + 1}")
     return folder.rename(free)
-
-
-def without_key_types(tree: Any) -> Any:
-    """Returns a pytree whose random keys are plain numbers."""
-    return jax.tree.map(_without_type, tree)
-
-
-@jax.jit  # one program, not one for every shape
-def _plain_copy(tree: Any) -> Any:
-    return jax.tree.map(jnp.copy, without_key_types(tree))
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _without_type(leaf: Any) -> Any:
-    """Returns a random key as its numbers, and any other array as it is."""
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _with_type(leaf: Any, like: Any) -> Any:
-    """Returns the numbers of a random key as a key again."""
-    return jax.random.wrap_key_data(leaf) if _is_key(like) else leaf
 
 
 def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None:

@@ -1,5 +1,6 @@
 """What a checkpoint on disk must be to be believed: its checksums, its claims, its score."""
 
+import errno
 import hashlib
 import json
 import math
@@ -46,6 +47,13 @@ def claimed(folder: pathlib.Path) -> Any:
     if size * _COPIES > memory.room():
         raise TooLarge(f"it claims {size:,} bytes, more than the memory here")
     return tree
+
+
+def is_of_this_machine(error: Exception) -> bool:
+    """Whether reading failed for want of memory or for the disk, and not for what is on it."""
+    if isinstance(error, OSError):
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, None)
+    return isinstance(error, MemoryError | jax.errors.JaxRuntimeError)
 
 
 def _size(leaf: Any) -> int:

@@ -105,7 +105,10 @@ def versions() -> dict[str, str]:
 
 def write_bytes(path: pathlib.Path, content: bytes | memoryview) -> None:
     """Writes a whole file or leaves what was there: to a temporary name, to disk, then renamed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _unwritten(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -113,9 +116,16 @@ def write_bytes(path: pathlib.Path, content: bytes | memoryview) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp keeps its files private
         os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        raise _unwritten(path, error) from error
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _unwritten(path: pathlib.Path, error: OSError) -> OSError:
+    return OSError(f"cannot write {str(path)!r} ({error.strerror})")
 
 
 def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:

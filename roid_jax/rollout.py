@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from roid_jax.data.d4rl import Recording
-from roid_jax.envs.base import Environment
+from roid_jax.envs.base import Environment, require_sound
 from roid_jax.types import Array, Key
 
 Policy = Callable[[Key, Any, Array], Array]  # (key, state, [B, O] obs) -> [B, U] action
@@ -51,6 +51,7 @@ def record(
         start = jnp.int32(len(chunks) * _CHUNK)
         env_state, chunk = roll(key_act, env_state, start, state)
         chunks.append(jax.device_get(chunk))
+        require_sound(env, chunks[-1]["rewards"])
         is_last = np.concatenate([chunk["is_last"] for chunk in chunks])
         returns = np.concatenate([chunk["episode_return"] for chunk in chunks])[is_last]
         report(_CHUNK * num_envs, f"return {returns.mean():.0f}" if returns.size else "")

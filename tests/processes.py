@@ -55,7 +55,8 @@ class Started:
         return self.returncode
 
     def send_signal(self, number):
-        os.kill(self.pid, number)
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def communicate(self, timeout=None):
         self.wait(timeout)
@@ -84,7 +85,7 @@ def _become(words, environment, said):
 
         jax.config.update("jax_platforms", environment["JAX_PLATFORMS"])
     binary, sys.argv = words[0], words
-    del sys.modules[binary]
+    sys.modules.pop(binary, None)
     runpy.run_module(binary, run_name="__main__", alter_sys=True)
 
 

@@ -1,11 +1,13 @@
 import chex
 import jax
-import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments import behaviour, suites
-from roid_jax import checkpoint
+from roid_jax import checkpoint, training
 from roid_jax import config as cfg
+from roid_jax.envs import base
+from roid_jax.key_data import without_types as plain
 
 CONFIG = cfg.override(suites.COLLECT["smoke"], {"max_steps": 300})
 
@@ -14,11 +16,6 @@ CONFIG = cfg.override(suites.COLLECT["smoke"], {"max_steps": 300})
 def implicit_ranks(explicit_ranks):
     with jax.numpy_rank_promotion("allow"):  # distrax relies on it
         yield
-
-
-def plain(tree):
-    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
-    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
 
 
 def test_resuming_in_mid_episode_changes_no_bit(tmp_path):
@@ -40,6 +37,19 @@ def test_resuming_in_mid_episode_changes_no_bit(tmp_path):
     assert seen == [0, 0, 100]
     assert whole.step == rest.step == 300 and whole.rows == rest.rows
     chex.assert_trees_all_equal(plain(whole.online), plain(rest.online))
+
+
+def test_a_loss_that_is_not_finite_ends_the_training():
+    problem = behaviour.make_problem("hopper", "d4rl", 0, suites.COLLECT["smoke"])
+    numbers = np.zeros((5, 1))
+    log = training.Log(metrics={"loss": numbers[:, 0]}, episode_return=numbers, is_last=numbers)
+    behaviour._require_finite(problem, log, 100)
+    bad = log.metrics["loss"].copy()
+    bad[3:] = np.nan
+    with pytest.raises(behaviour.Diverged, match="loss is not finite at step 103"):
+        behaviour._require_finite(problem, log.replace(metrics={"loss": bad}), 100)
+    with pytest.raises(base.Failed, match="hopper failed: it gave a number that is none"):
+        behaviour._require_finite(problem, log.replace(episode_return=numbers + np.inf), 100)
 
 
 def test_another_task_in_the_same_directory_is_refused(tmp_path):

@@ -196,6 +196,28 @@ def test_a_state_larger_than_memory_is_refused_before_it_is_read(tmp_path, monke
         pytest.raises(ValueError, match="it claims 4,000 bytes"),
     ):
         checkpoints.restore(1, {"weights": jnp.zeros(1000)})
+    with (
+        checkpoint.Checkpoints(tmp_path) as checkpoints,
+        pytest.raises(ValueError, match="it claims 4,000 bytes"),
+    ):
+        checkpoints.drop_broken()
+    assert (tmp_path / "1").is_dir(), "it is whole, and may be read elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (FileNotFoundError(2, "gone"), False),
+        (NotADirectoryError(20, "a file"), False),
+        (ValueError("data loss"), False),
+        (OSError(24, "too many open files"), True),
+        (OSError(5, "input/output error"), True),
+        (MemoryError(), True),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED"), True),
+    ],
+)
+def test_what_this_machine_cannot_do_is_not_the_checkpoints_fault(error, expected):
+    assert checkpoint.orbax_checks.is_of_this_machine(error) == expected
 
 
 def test_a_checkpoint_from_a_device_that_is_not_here_is_whole(tmp_path):

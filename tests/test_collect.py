@@ -1,6 +1,7 @@
 """`experiments.collect` as a user meets it, at tiny size."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -8,7 +9,7 @@ import processes
 import pytest
 
 from experiments import behaviour, collect_sets, suites
-from roid_jax import checkpoint
+from roid_jax import checkpoint, results
 from roid_jax.data import load, minari, prepare, registry
 
 SETS = ("random", "medium", "medium-replay", "expert")
@@ -111,6 +112,23 @@ def test_a_world_of_ones_own_begins_a_new_episode_when_it_resumes(tmp_path, monk
     spans = prepare.episodes(recording)
     # 100 steps and a cut, then episodes of 200, which is the world's own limit.
     assert (spans.stops - spans.starts).tolist() == [100, 200, 200, 200, 200, 100]
+
+
+def test_a_policy_without_sense_stops_the_training_in_one_line(tmp_path):
+    wild = "--config.sac.learning_rate=1e20"
+    done = call(tmp_path, "--preset=smoke", wild, f"--workdir={tmp_path / 'work'}")
+    said = "hopper failed: it was given an action that is no number; nothing was saved."
+    assert done.returncode == 1 and done.stderr == f"error: {said}\n"
+
+
+def test_results_without_a_checkpoint_are_not_overwritten_nor_shared(home, tmp_path):
+    shutil.copytree(home / "work", tmp_path / "work")
+    flags = "--preset=smoke", "--name=another", f"--workdir={tmp_path / 'work'}"
+    with results.hold(tmp_path / "work"):
+        assert "is in use by process" in call(tmp_path, *flags).stderr
+    shutil.rmtree(tmp_path / "work" / "checkpoints")
+    done = call(tmp_path, *flags)
+    assert done.returncode == 2 and "no checkpoint that can be read" in done.stderr
 
 
 def test_the_evaluations_are_kept(home):

@@ -129,6 +129,21 @@ def test_results_without_a_checkpoint_are_not_overwritten(home, tmp_path):
     done = call(home, f"--workdir={workdir}")
     assert_one_line(done, 2, "no checkpoint that can be read", "remove it to begin again")
     assert (workdir / "seed_0" / "results.jsonl").read_bytes() == before
+    for name in ("results.jsonl", "summary.json"):  # what offline learning left is a result too
+        (workdir / "seed_0" / name).unlink()
+        again = call(home, f"--workdir={workdir}")
+        assert_one_line(again, 2, "no checkpoint that can be read")
+
+
+def test_a_run_that_took_over_an_offline_phase_goes_on_after_a_kill(home, tmp_path):
+    flags = f"--workdir={tmp_path}", f"--from_checkpoint={home / 'whole'}"
+    run = smoke_runs.start(home, *flags)
+    wait_for((tmp_path / "seed_0" / "results.jsonl").is_file, run)
+    run.send_signal(signal.SIGKILL)  # before anything of its own is saved
+    run.wait()
+    done = call(home, *flags)
+    assert done.returncode == 0, done.stderr
+    assert summary(tmp_path)["digest"] == summary(home / "whole")["digest"]
 
 
 FRAIL = """

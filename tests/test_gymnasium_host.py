@@ -43,14 +43,17 @@ def test_what_cannot_be_used_is_refused_in_one_line(env_id, message):
         gymnasium_host.make(env_id)
 
 
+NOTHING = np.zeros(1, np.float32)
+
+
 class Frail(gymnasium.Env):
     """Rises by what is done, never ends an episode, and breaks where it is told to."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(self, breaks_at=None, reward=1.0):
-        self.breaks_at, self.reward, self.count = breaks_at, reward, 0
+    def __init__(self, breaks_at=None, reward=1.0, last=NOTHING):
+        self.breaks_at, self.reward, self.last, self.count = breaks_at, reward, last, 0
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(1, np.float32), {}
@@ -59,7 +62,7 @@ class Frail(gymnasium.Env):
         self.count += 1
         if self.count == self.breaks_at:
             raise RuntimeError("the arm is\nstuck")
-        return np.zeros(1, np.float32), self.reward, False, False, {}
+        return self.last.copy(), self.reward, False, False, {}
 
 
 @pytest.fixture
@@ -91,6 +94,33 @@ def test_an_action_that_is_no_number_does_not_reach_an_environment(frail):
     env = gymnasium_host.make(frail)
     reward, _ = play(env, 2, action=jnp.nan)
     assert np.all(np.isnan(reward)) and "was given the action [nan]" in env.fault()
+
+
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"last": np.array([np.nan])}, "its observation was [nan]"),
+        ({"last": np.array([1e300])}, "its observation was [inf]"),  # in 32 bits
+        ({"last": np.zeros(2)}, "its observation has the shape (2,), not (1,)"),
+        ({"reward": -np.inf}, "its reward was -inf"),
+        ({"reward": (1.0, 2.0)}, "its reward has the shape (2,), not ()"),
+    ],
+)
+def test_what_an_environment_gives_is_numbers_or_a_line_that_says_what_it_was(frail, given, said):
+    env = gymnasium_host.make(frail, **given)
+    reward, _ = play(env, 3)
+    assert np.all(np.isnan(reward)) and env.fault() == f"ValueError: {said}"
+
+
+def test_an_environment_that_cannot_be_made_is_told_in_one_line():
+    def make():
+        raise KeyError("no such robot")
+
+    gymnasium.register("Unmade-v0", make)
+    with pytest.raises(ValueError, match="cannot make 'Unmade-v0': 'no such robot'"):
+        gymnasium_host.make("Unmade-v0")
+    gymnasium.registry.pop("Unmade-v0")
 
 
 def test_an_episode_that_would_never_end_is_cut(frail, monkeypatch):

@@ -76,10 +76,27 @@ def test_rows_are_on_disk_in_tensorboard_and_on_the_terminal(opened):
     assert line.split() == ["0", "online", "100", "12.5", "1.2", "0.5", "50"]
 
 
+def test_a_disk_that_is_full_is_an_error_at_once_and_closing_is_none(opened, monkeypatch):
+    watched, _, _ = opened
+    watched.begin(progress())
+
+    def full():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(watched._writers[0], "flush", full)
+    for _ in range(20):  # nobody waits for a thread that is gone
+        with pytest.raises(OSError, match="No space left"):
+            watched.add(progress(ROW))
+    watched.close()
+    monkeypatch.undo()
+    watched.close()
+
+
 def test_a_run_that_goes_on_has_each_row_once(opened):
     watched, folder, _ = opened
     watched.begin(progress())
     watched.add(progress(ROW))
+    watched.close()
     again = live.Live(Problem(), {0: folder}, rich.console.Console(file=io.StringIO()))
     again.begin(progress(ROW))
     again.add(progress(ROW, {**ROW, "step": 200}))

@@ -30,7 +30,8 @@ def rollout(env, state, actions):
 
 def gymnasium_rollout(task_id, key, actions):
     """The same environment by Gymnasium, reset with the seeds our episodes have."""
-    with pytest.warns(DeprecationWarning), physics.without_warnings():
+    physics.mute()
+    with pytest.warns(DeprecationWarning):
         env = gymnasium.make(task_id)
     episode, seen = 0, []
     seed = lambda: int(base._seeds(key[None], jnp.array([episode]))[0])  # noqa: E731
@@ -154,6 +155,14 @@ def test_a_simulation_that_becomes_unstable_is_noticed():
     state = env.step(state.replace(physics=jnp.asarray(words)), action)
     assert np.isfinite(state.reward[0]) and np.isnan(state.reward[1])
     assert "unstable" in env.fault()
+
+
+def test_an_action_that_is_no_number_is_noticed():
+    env = mujoco_c.make("hopper")
+    state = env.reset(jax.random.split(jax.random.key(0), 2))
+    state = env.step(state, jnp.array([[0.0, 0.0, 0.0], [0.0, jnp.nan, 0.0]]))
+    assert np.isfinite(state.reward[0]) and np.isnan(state.reward[1])
+    assert env.fault() == "it was given an action that is no number" and env.fault() is None
 
 
 def test_unknown_names_are_refused_with_the_known_ones():

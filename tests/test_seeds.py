@@ -15,7 +15,7 @@ import pytest
 from experiments import driver, phases, profiles, saved
 from roid_jax import compiler, replay, seeds, training
 from roid_jax.agents import base
-from roid_jax.checkpoint import without_key_types as plain
+from roid_jax.key_data import without_types as plain
 
 ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = profiles.find("roid", "hopper-medium-v2", "smoke")

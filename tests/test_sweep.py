@@ -1,6 +1,8 @@
 """`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
 
 import pathlib
+import signal
+import time
 
 import numpy as np
 import processes
@@ -10,6 +12,7 @@ from smoke_runs import homes, rows, summary
 from experiments import suites, sweep
 from experiments.report_runs import Run
 from experiments.suites import SweepConfig
+from roid_jax import results
 
 
 def call(home, *flags):
@@ -59,6 +62,22 @@ def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path
     last = done.stderr.splitlines()[-1]
     assert last == "error: 1 of 2 trainings failed: rlpd on walker2d-medium-v2."
     assert "| hopper-medium-v2 | rlpd | 1 |" in (tmp_path / "table" / "table.md").read_text()
+
+
+def test_a_sweep_that_is_asked_to_stop_asks_its_training_and_goes_on_later(tmp_path):
+    asked = ("--suite=d4rl_table", "--agents=rlpd", "--tasks=hopper-medium-v2", "--num_seeds=1")
+    asked += ("--dataset=embedded:hopper-medium", f"--workdir={tmp_path / 'table'}", "--")
+    folder = tmp_path / "table" / "hopper-medium-v2" / "rlpd" / "seed_0"
+    sweep_words = ("experiments.sweep", "--profile=smoke", *asked, "--config.online_steps=1000")
+    run = processes.start(*sweep_words, **homes(tmp_path))
+    deadline = time.monotonic() + 300
+    while not (folder / "checkpoints" / "1").is_dir():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=300)
+    assert run.returncode == 75 and not (folder / "summary.json").exists()
+    assert results.hold(folder).__enter__() is None, "its training has ended too"
 
 
 def test_data_that_is_not_there_is_said_once_before_anything_is_run(tmp_path):

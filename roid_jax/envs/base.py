@@ -131,10 +131,14 @@ def make(backend: Backend) -> Environment:
     return Environment(backend.spec, reset, step, resume, backend.keeps_state, backend.fault)
 
 
+class Failed(RuntimeError):
+    """A world cannot be stepped any further, for the reason that it says."""
+
+
 def require_sound(env: Environment, numbers: Array) -> None:
-    """Raises an error with the world's own words where it failed, which its NaN rewards tell."""
-    if not np.all(np.isfinite(numbers)) and (fault := env.fault()) is not None:
-        raise RuntimeError(f"{env.spec.name} failed: {fault}")
+    """Raises `Failed` in the world's own words where a number that it gave is not finite."""
+    if not np.all(np.isfinite(numbers)):
+        raise Failed(f"{env.spec.name} failed: {env.fault() or 'it gave a number that is none'}")
 
 
 def _resume(backend: Backend, state: EnvState) -> EnvState:

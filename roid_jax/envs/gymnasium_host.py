@@ -56,7 +56,7 @@ def make(env_id: str, **options) -> base.Environment:
 def _open(env_id: str, options: dict) -> gymnasium.Env:
     try:
         return gymnasium.make(env_id, **options)
-    except (gymnasium.error.Error, ImportError, TypeError) as error:
+    except Exception as error:  # whatever a user's environment raises
         raise ValueError(f"Gymnasium cannot make {env_id!r}: {error}") from error
 
 
@@ -106,21 +106,34 @@ class _Host:
         while len(self._envs) < seed.size:
             self._envs.append(self._open())
         pairs = zip(self._envs, seed, strict=False)
-        return np.stack([env.reset(seed=int(one))[0] for env, one in pairs]).astype(np.float32)
+        return np.stack([self._begin(env, one) for env, one in pairs])
+
+    def _begin(self, env: gymnasium.Env, seed: int) -> np.ndarray:
+        return self._checked("observation", env.reset(seed=int(seed))[0])
+
+    def _checked(self, what: str, given: Any) -> np.ndarray:
+        """Returns what an environment gave as numbers; an error where it is none, or too many."""
+        with np.errstate(over="ignore"):
+            found = np.asarray(given, np.float32)
+        shape = (self._spec.obs_dim,) if what == "observation" else ()
+        if found.shape != shape:
+            raise ValueError(f"its {what} has the shape {found.shape}, not {shape}")
+        if not np.all(np.isfinite(found)):
+            raise ValueError(f"its {what} was {found.tolist()}")
+        return found
 
     def _step(self, action: np.ndarray, length: np.ndarray, seed: np.ndarray):
         each = zip(self._envs, action, length, seed, strict=False)
         outcomes = [self._step_one(*one) for one in each]
-        obs, last_obs, reward, terminated, truncated = map(np.array, zip(*outcomes, strict=True))
-        numbers = (x.astype(np.float32) for x in (obs, last_obs, reward))
-        return *numbers, terminated, truncated
+        return tuple(map(np.array, zip(*outcomes, strict=True)))
 
     def _step_one(self, env: gymnasium.Env, action: np.ndarray, length: int, seed: int):
         if not np.all(np.isfinite(action)):
             raise ValueError(f"it was given the action {action.tolist()}")
         low, high = env.action_space.low, env.action_space.high
         scaled = low + 0.5 * (np.clip(action, -1.0, 1.0) + 1.0) * (high - low)
-        last, reward, terminated, truncated, _ = env.step(scaled.astype(env.action_space.dtype))
+        found, reward, terminated, truncated, _ = env.step(scaled.astype(env.action_space.dtype))
+        last, reward = self._checked("observation", found), self._checked("reward", reward)
         truncated = truncated or length + 1 >= self._spec.max_steps
-        obs = env.reset(seed=int(seed))[0] if terminated or truncated else last
-        return obs, last, float(reward), bool(terminated), bool(truncated and not terminated)
+        obs = self._begin(env, seed) if terminated or truncated else last
+        return obs, last, reward, bool(terminated), bool(truncated and not terminated)

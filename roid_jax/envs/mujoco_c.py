@@ -132,6 +132,8 @@ class _Host:
         before, then = qpos[:, 0].copy(), time.copy()
         simulations.ctrl[:] = action
         simulations.batch.step(nstep=task.frame_skip)
+        if not np.all(np.isfinite(action)):  # which makes the reward none either
+            self._fault = "it was given an action that is no number"
         reward = tasks.reward(np, task, qpos[:, 0] - before, self._seconds, action)
         # MuJoCo then begins anew, from time 0, and goes on with what is left of the step.
         is_unstable = np.abs(time - then - self._seconds) > 0.5 * self._model.opt.timestep

@@ -7,9 +7,7 @@ taken, so that the same model has twice the margin. Undoing both reproduces reco
 float32 accuracy.
 """
 
-import contextlib
 import pathlib
-from collections.abc import Iterator
 
 import gymnasium
 import mujoco
@@ -27,22 +25,21 @@ def load(task: Task, *, physics: str) -> mujoco.MjModel:
         raise ValueError(f"unknown physics {physics!r}; choose from {', '.join(PHYSICS)}.")
     assets = pathlib.Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     path = str(assets / task.model)
-    with without_warnings():
-        model = mujoco.MjModel.from_xml_path(path)
-        total_mass = mujoco.MjSpec.from_file(path).compiler.settotalmass
+    mute()
+    model = mujoco.MjModel.from_xml_path(path)
+    total_mass = mujoco.MjSpec.from_file(path).compiler.settotalmass
     if physics == "d4rl":
         _restore_d4rl(model, total_mass)
     return model
 
 
-@contextlib.contextmanager
-def without_warnings() -> Iterator[None]:
-    """Keeps MuJoCo from printing and logging that these old models use deprecated attributes."""
+def mute() -> None:
+    """Keeps MuJoCo from printing its warnings, and from logging them to the current directory.
+
+    They say that these old models use deprecated attributes, and that a simulation became unstable,
+    which is noticed without them.
+    """
     mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(None)
 
 
 def _restore_d4rl(model: mujoco.MjModel, total_mass: float) -> None:
