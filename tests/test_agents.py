@@ -92,8 +92,10 @@ def run(made, store, *, stop=None):
             continue
         for after in phases.run_phase(made, state, lambda steps, score: None):
             state = after
-            saved.save(made, state, {0: store})
-            if stop is not None and state.number(made.config) >= stop:
+            is_stopped = stop is not None and state.number(made.config) >= stop
+            if state.is_evaluated or is_stopped:
+                saved.save(made, state, {0: store})
+            if is_stopped:
                 return None
     if made.agent.credits:
         lived = state.state.replay

@@ -23,8 +23,9 @@ def blocks(page, *kinds):
 def environment(folder):
     return os.environ | {
         "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "",  # it computes more than it compiles
         "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}:{folder}",
+        "PYTHONPATH": f"{ROOT}:{folder}:{os.environ['PYTHONPATH']}",
         "XDG_CACHE_HOME": str(folder / "cache"),
         "COLUMNS": "100",
     }
