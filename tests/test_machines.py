@@ -2,31 +2,22 @@
 
 import json
 import os
-import pathlib
 import shutil
 import socket
-import subprocess
-import sys
 
+import processes
 import pytest
+import smoke_runs
 
 from experiments import machines
 
-ROOT = pathlib.Path(__file__).parent.parent
 SHORT = ["--config.offline_steps=20", "--config.online_steps=40", "--config.eval_interval=20"]
 
 
 def start(home, *flags, devices=1):
     forced = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    own = {"JAX_PLATFORMS": "cpu", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.train", "--profile=smoke", *SHORT, *flags],
-        cwd=ROOT,
-        env=os.environ | own | {"XLA_FLAGS": forced},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    own = {**smoke_runs.homes(home), "XLA_FLAGS": forced}
+    return processes.start("experiments.train", "--profile=smoke", *SHORT, *flags, **own)
 
 
 def end(process):
