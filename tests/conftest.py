@@ -20,8 +20,8 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
 
-# Each worker has a core for itself, and what it starts has no other: what is as small as tests are is
-# slower where several threads share it.
+# Each worker has a core for itself, as has what it starts: what is as small as tests are is slower
+# where several threads share it.
 if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(os.environ["PYTEST_XDIST_WORKER"][2:]) % len(cores)]})
