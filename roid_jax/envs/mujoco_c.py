@@ -133,12 +133,13 @@ class _Host:
         simulations.ctrl[:] = action
         simulations.batch.step(nstep=task.frame_skip)
         if not np.all(np.isfinite(action)):  # which makes the reward none either
-            self._fault = "it was given an action that is no number"
+            self._fault = self._fault or "it was given an action that is no number"
         reward = tasks.reward(np, task, qpos[:, 0] - before, self._seconds, action)
         # MuJoCo then begins anew, from time 0, and goes on with what is left of the step.
         is_unstable = np.abs(time - then - self._seconds) > 0.5 * self._model.opt.timestep
         if np.any(is_unstable):
-            self._fault = "MuJoCo's simulation became unstable, and it started it anew"
+            unstable = "MuJoCo's simulation became unstable, and it started it anew"
+            self._fault = self._fault or unstable  # what comes after it comes of it
             reward = np.where(is_unstable, np.nan, reward)
         return reward, tasks.is_terminated(np, task, qpos, simulations.qvel)
 
