@@ -40,6 +40,7 @@ setup(
         "rliable>=1.2,<2",
         "scipy>=1.13,<2",
         "tensorboardX>=2.6,<3",
+        "tensorstore>=0.1.71,<0.2",  # Orbax's
     ],
     extras_require={
         "cuda": ["jax[cuda12]>=0.7,<0.11"],

@@ -6,6 +6,7 @@ changed a byte is found out. A run that is killed goes on from the last whole on
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -17,11 +18,12 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import key_data, orbax_checks, orbax_quiet
+from roid_jax import key_data, orbax_checks, orbax_quiet, packing
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
 _CHECKSUM = "checksum"  # its name among the notes on disk: of the arrays, a colon, of the notes
+_LAYOUT = "layout"  # likewise: which arrays there are
 _CHANGED = "its bytes have changed"
 
 
@@ -41,6 +43,7 @@ class Checkpoints:
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2, read_only: bool = False):
         orbax_quiet.hear_it_once()
+        orbax_quiet.count_nothing()
         folder = pathlib.Path(directory).expanduser().absolute()
         self._keep = keep
         # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
@@ -121,13 +124,15 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
-        plain = key_data.copy_without_types(state)
-        sums = f"{orbax_checks.checksum(plain)}:{orbax_checks.notes_checksum(notes)}"
+        plain = key_data.without_types(state)
+        packed = packing.pack(plain)
+        notes = {**notes, _LAYOUT: packing.layout(plain)}
+        sums = f"{orbax_checks.checksum(packed)}:{orbax_checks.notes_checksum(notes)}"
         with self._writing():
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(plain),
+                    state=ocp.args.StandardSave(packed),
                     notes=ocp.args.JsonSave({**notes, _CHECKSUM: sums}),
                 ),
                 metrics={"score": score},
@@ -135,7 +140,7 @@ class Checkpoints:
 
     def notes(self, step: int, /, **kinds: type) -> Notes:
         """Returns the notes of a checkpoint alone; those named must be there, of those types."""
-        notes, _ = self._noted(step)
+        notes, _, _ = self._noted(step)
         for name, kind in kinds.items():
             if not isinstance(notes.get(name), kind):
                 raise ValueError(self._unreadable(step, f"its notes have no {name}"))
@@ -143,39 +148,44 @@ class Checkpoints:
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
-        plain = self._state(step, jax.eval_shape(key_data.without_types, like))
-        self._require_whole(step, plain)
-        return key_data.with_types(plain, like)
+        plain = jax.eval_shape(key_data.without_types, like)
+        packed = self._state(step)
+        saved, made = self._require_whole(step, packed), packing.layout(plain)
+        for had, has in itertools.zip_longest(saved, made):
+            if had != has:
+                words = f"another version saved it: it has {had!r} where {has!r} belongs"
+                raise ValueError(self._unreadable(step, words))
+        return key_data.with_types(packing.unpack(packed, plain), like)
 
-    def _require_whole(self, step: int, plain: Any) -> None:
-        """Raises a ValueError of one line where arrays or notes are not what was saved."""
-        _, expected = self._noted(step)
-        if expected != orbax_checks.checksum(plain):
+    def _require_whole(self, step: int, packed: packing.Packed) -> list[str]:
+        """Returns the layout; a ValueError of one line where anything is not what was saved."""
+        _, layout, expected = self._noted(step)
+        if expected != orbax_checks.checksum(packed):
             raise Broken(self._unreadable(step, _CHANGED))
+        return layout
 
-    def _state(self, step: int, like: Any = None) -> Any:
-        """Returns all arrays, like others or as they were saved, on whatever device is here."""
+    def _state(self, step: int) -> packing.Packed:
+        """Returns all arrays as they were saved, on whatever device is here."""
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         with self._reading(step):
-            claimed = orbax_checks.claimed(self._folder(step))
             shapes = jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-                claimed if like is None else like,
+                orbax_checks.claimed(self._folder(step)),
             )
             args = ocp.args.Composite(state=ocp.args.StandardRestore(shapes))
             return self._manager.restore(step, args=args)["state"]
 
-    def _noted(self, step: int) -> tuple[Notes, str]:
-        """Returns the notes, which must be what was saved, and the checksum of the arrays."""
+    def _noted(self, step: int) -> tuple[Notes, list[str], str]:
+        """Returns the notes, which must be what was saved, and the arrays' layout and checksum."""
         with self._reading(step):
             args = ocp.args.Composite(notes=ocp.args.JsonRestore())
             notes = self._manager.restore(step, args=args)["notes"]
         sums = notes.pop(_CHECKSUM, None) if isinstance(notes, dict) else None
         of_arrays, _, of_notes = sums.partition(":") if isinstance(sums, str) else ("", "", "")
-        # Older checkpoints have none of their notes.
+        # Those of the first versions have none of their notes: other, but not broken.
         if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
             raise Broken(self._unreadable(step, _CHANGED))
-        return notes, of_arrays
+        return notes, notes.pop(_LAYOUT, []), of_arrays
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:

@@ -11,12 +11,6 @@ def without_types(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, tree)
 
 
-@jax.jit  # one program, not one for every shape
-def copy_without_types(tree: Any) -> Any:
-    """Returns the same in arrays of its own."""
-    return jax.tree.map(jnp.copy, without_types(tree))
-
-
 def with_types(plain: Any, like: Any) -> Any:
     """Returns a pytree with the numbers of random keys as keys again, where `like` has them."""
     wrap = jax.random.wrap_key_data

@@ -1,10 +1,12 @@
-"""What Orbax's threads print of a failure beside raising it, kept from the terminal."""
+"""What Orbax does beside its work, left out: words of its failures, counts that stay in memory."""
 
 import logging
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
+
+import tensorstore
 
 _CLOSED = "Event loop is closed"
 
@@ -20,6 +22,14 @@ def hear_it_once() -> None:
     if sys.unraisablehook is not _hook:
         _before[:] = [sys.unraisablehook]
         sys.unraisablehook = _hook
+
+
+def count_nothing() -> None:
+    """Keeps TensorStore from counting its reads and writes for Orbax, which only logs them.
+
+    The lists in which it answers are never given back (0.1.86): 14 KB with every checkpoint.
+    """
+    tensorstore.experimental_collect_matching_metrics = lambda *_, **__: []
 
 
 def _is_news(record: logging.LogRecord) -> bool:

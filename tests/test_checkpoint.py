@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import pathlib
@@ -151,16 +152,41 @@ def test_notes_that_changed_on_disk_are_not_believed(tmp_path):
         assert checkpoints.latest() == 1 and checkpoints.notes(1) == {"step": 100}
 
 
-def test_a_checkpoint_from_before_notes_had_a_checksum_is_read(tmp_path):
+def test_a_checkpoint_of_the_first_versions_stays_and_is_not_taken_for_another(tmp_path):
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, make_state(1), {"step": 100})
     file = tmp_path / "1" / "notes" / "metadata"
     notes = json.loads(file.read_text())
-    notes["checksum"] = notes["checksum"].split(":")[0]
-    file.write_text(json.dumps(notes))
+    file.write_text(json.dumps({"step": 100, "checksum": notes["checksum"].split(":")[0]}))
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.drop_broken() == []
         assert checkpoints.notes(1) == {"step": 100}
+        with pytest.raises(ValueError, match="another version saved it"):
+            checkpoints.restore(1, make_state(0))
+
+
+def test_saving_leaves_nothing_in_memory(tmp_path):
+    def save(steps: range) -> int:
+        for step in steps:
+            checkpoints.save(step, make_state(step), {"step": step})
+            checkpoints.wait()
+        gc.collect()
+        return len(gc.get_objects())
+
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        before = save(range(5))
+        assert save(range(5, 25)) - before < 20  # 24 a save where TensorStore counts
+
+
+def test_arrays_that_have_moved_are_not_taken_for_others(tmp_path):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, {"a": jnp.zeros(2), "b": jnp.ones(3)}, {})
+        checkpoints.wait()
+        for other in ({"a": jnp.zeros(3), "b": jnp.ones(2)}, {"a": jnp.zeros(2), "c": jnp.ones(3)}):
+            with pytest.raises(ValueError, match=r"it has '.: float32\[.\]' where '.: float32"):
+                checkpoints.restore(1, other)
+        with pytest.raises(ValueError, match="where None belongs"):
+            checkpoints.restore(1, {"a": jnp.zeros(2)})
 
 
 def test_notes_without_what_is_needed_are_refused(tmp_path):
