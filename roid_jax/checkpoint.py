@@ -18,7 +18,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import key_data, orbax_checks, orbax_quiet, packing
+from roid_jax import key_data, memory, orbax_checks, orbax_quiet, packing
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
@@ -124,6 +124,8 @@ class Checkpoints:
 
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
+        self.wait()
+        memory.give_back()  # what the last one took, and the compiler: hundreds of MB
         plain = key_data.without_types(state)
         packed = packing.pack(plain)
         notes = {**notes, _LAYOUT: packing.layout(plain)}

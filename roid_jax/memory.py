@@ -1,6 +1,7 @@
-"""How much memory there is, so that what a file claims can be refused before it is believed."""
+"""How much memory there is, so that a claim can be refused; and giving back what is free."""
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import resource
@@ -20,3 +21,10 @@ def room() -> int:
         mapped = int(_OWN.read_text(encoding="ascii").split()[0]) if _OWN.is_file() else 0
         bounds.append(max(limit - page * mapped, 0))
     return min(bounds)
+
+
+def give_back() -> None:
+    """Gives freed memory back to the system, where the C library would keep it, as glibc does."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -31,3 +31,15 @@ def test_a_process_with_a_limit_has_what_is_left_of_it():
     )
     before, after = map(int, done.stdout.split())
     assert before < 3 * 2**30 and 2**29 <= before - after < 2**29 + 2**24
+
+
+def test_what_is_free_is_given_back():
+    program = (
+        "from benchmarks import soak; from roid_jax import memory;"
+        "held = [bytes(1000) for _ in range(200_000)]; last = bytes(1000); del held;"
+        "before = soak.memory(); memory.give_back(); print(before - soak.memory())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) > 100.0
