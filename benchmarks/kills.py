@@ -36,6 +36,7 @@ from roid_jax.agents import named
 from roid_jax.report import tables
 
 _BEGINNING = 3.0  # seconds until a run computes, with what was compiled before
+_LIVES = 3  # at least, of a run that is killed at any time
 _QUIET = "ignore:resource_tracker"  # a killed process cannot give its semaphores back
 
 
@@ -99,6 +100,7 @@ def harass(
     """Kills a run at most so often before it ends; the one left alone is made first, once."""
     alone, killed = folder / "alone", folder / "killed"
     if not _summary(alone).is_file():
+        _start(agent, folder / "compiled", more).join()  # so that the next one's time is its work's
         _start(agent, alone, more).join()
     shutil.rmtree(killed, ignore_errors=True)
     seconds = json.loads(_summary(alone).read_text(encoding="utf-8"))["seconds"]
@@ -108,7 +110,7 @@ def harass(
         process = _start(agent, killed, more)
         if anywhere + while_saving < most:
             at_save = generator.random() < 0.5
-            wait = generator.uniform(0.0, 0.05 if at_save else _BEGINNING + seconds)
+            wait = generator.uniform(0.0, 0.05 if at_save else _BEGINNING + seconds / _LIVES)
             if not at_save or _wait_for_save(killed, process):
                 process.join(wait)
             if process.is_alive():
