@@ -16,6 +16,7 @@ from ml_collections import config_flags
 
 from experiments import compiled
 from roid_jax import config as cfg
+from roid_jax import memory
 from roid_jax.report import progress
 
 
@@ -151,6 +152,7 @@ def run(
     def guarded(argv: list[str]) -> None:
         signal.signal(signal.SIGINT, _interrupt)
         compiled.keep()
+        memory.keep_little()
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
         try:

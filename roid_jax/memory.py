@@ -9,6 +9,9 @@ import resource
 _CONTAINER = pathlib.Path("/sys/fs/cgroup/memory.max")  # a number, "max", or not there
 _OWN = pathlib.Path("/proc/self/statm")  # in pages, what the process has mapped first
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # their numbers in malloc.h
+_LARGE = 2**22  # bytes: a training's copies are larger, what one step needs is smaller
+
 
 def room() -> int:
     """Returns the bytes that this process can have: the machine's, its container's, its limit's."""
@@ -23,8 +26,20 @@ def room() -> int:
     return min(bounds)
 
 
+def keep_little() -> None:
+    """Tells the C library to give every large buffer back to the system as soon as it is freed.
+
+    glibc learns from the first ones that are freed to keep such as these, in as many places as
+    there are threads: then what a process has depends on which of them did what, and only grows.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_MMAP_THRESHOLD, _LARGE)
+        set_option(_TRIM_THRESHOLD, 8 * _LARGE)
+
+
 def give_back() -> None:
-    """Gives freed memory back to the system, where the C library would keep it, as glibc does."""
+    """Gives what was freed and kept back to the system, where the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

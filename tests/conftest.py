@@ -37,6 +37,9 @@ import hypothesis
 import jax
 import pytest
 
+from benchmarks import soak
+from roid_jax import memory
+
 # Tracing makes many objects and little garbage.
 gc.set_threshold(50_000, 20, 20)
 
@@ -57,6 +60,16 @@ def pytest_collection_modifyitems(items):
     """Long files come first, so that both workers end at the same time."""
     place = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_memory():
+    """What a file compiled goes once there is much of it: few files need what others did."""
+    yield
+    if soak.memory() > 3000.0:
+        jax.clear_caches()
+        gc.collect()
+        memory.give_back()
 
 
 @pytest.fixture(autouse=True)

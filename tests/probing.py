@@ -1,4 +1,4 @@
-"""What every agent's test of the probes needs: logged data, and a whole run in one of them."""
+"""What every agent's tests need: its programs, logged data, and a whole run in a probe."""
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,13 @@ from roid_jax import replay, training
 from roid_jax.data import prepare
 from roid_jax.data.d4rl import Recording
 from roid_jax.envs import probes
+
+
+def compiled(agent):
+    """The agent with each of its functions as one program: one by one, operations take longer."""
+    names = ("init", "offline_update", "handover", "online_update")
+    programs = {name: jax.jit(getattr(agent, name)) for name in names if getattr(agent, name)}
+    return agent._replace(**programs, act=jax.jit(agent.act, static_argnames="explore"))
 
 
 def logged(name, number=2000, return_discount=None):

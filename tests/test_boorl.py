@@ -34,8 +34,9 @@ def transitions(number, seed=0):
     )
 
 
+@functools.cache
 def make(config=CONFIG):
-    agent = boorl.boorl(config, SPEC)
+    agent = probing.compiled(boorl.boorl(config, SPEC))
     parts = boorl.Parts(config=config, offline=ensemble.make_parts(config.offline, SPEC))
     dataset = replay.make_dataset(jax.random.key(0), parts.offline.layout, transitions(40))
     state = agent.init(jax.random.key(1), dataset)

@@ -1,6 +1,7 @@
 """Cal-QL: what is pushed down and not below what, the target, the temperature; and the probes."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -33,8 +34,10 @@ def batch_of(number=6, return_to_go=0.0):
     return jax.tree.map(jnp.asarray, batch)
 
 
+@functools.cache
 def make(config=CONFIG):
-    agent, parts = calql.calql(config, SPEC), calql.make_parts(config, SPEC)
+    agent = probing.compiled(calql.calql(config, SPEC))
+    parts = calql.make_parts(config, SPEC)
     dataset = replay.make_dataset(jax.random.key(0), replay.Layout(3, 2), transitions(40))
     state = agent.init(jax.random.key(1), dataset)
     other = agent.init(jax.random.key(2), dataset)

@@ -1,8 +1,10 @@
 """What a training does when it is stopped, its workdir is shared, or its files are damaged."""
 
 import os
+import resource
 import shutil
 import signal
+import subprocess
 import time
 
 import h5py
@@ -111,14 +113,46 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_goes_on(
     assert summary(workdir)["digest"] == longer
 
 
+def fill_disk(run):
+    """From here on the process can write no file of more than a kilobyte."""
+    resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+
+
+def finish(run):
+    said, complained = run.communicate(timeout=300)
+    return subprocess.CompletedProcess([], run.returncode, said, complained)
+
+
 def test_a_disk_that_is_full_is_said_in_one_line_and_loses_nothing(home, tmp_path):
     workdir = tmp_path / "full"
-    command = smoke_runs.command(f"--workdir={workdir}")
-    with_little_room = ["bash", "-c", 'ulimit -f 20; exec "$@"', "bash", *command]  # KB of a file
-    assert_one_line(smoke_runs.finish(home, with_little_room), 1, "cannot write")
+    run = smoke_runs.start(home, f"--workdir={workdir}")
+    fill_disk(run)
+    assert_one_line(finish(run), 1, "cannot write")
     done = call(home, f"--workdir={workdir}")
     assert done.returncode == 0, done.stderr
     assert summary(workdir)["digest"] == summary(home / "whole")["digest"]
+
+
+def test_a_stop_that_cannot_be_saved_is_not_called_saved(home, longer, tmp_path):
+    workdir = tmp_path / "full"
+    shutil.copytree(home / "whole", workdir)
+    run = smoke_runs.start(home, f"--workdir={workdir}", MORE, "--config.chunk=5")
+    wait_for(lambda: not (workdir / "seed_0" / "summary.json").exists(), run)  # no longer ended
+    fill_disk(run)
+    run.send_signal(signal.SIGTERM)
+    assert_one_line(finish(run), 1, "cannot write", "checkpoint 201 is whole")
+    done = call(home, f"--workdir={workdir}", MORE)
+    assert done.returncode == 0, done.stderr
+    assert summary(workdir)["digest"] == longer
+
+
+def test_an_offline_phase_that_is_broken_is_not_taken_over(home, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(home / "whole" / "seed_0" / "offline", other / "seed_0" / "offline")
+    flip(largest(other))
+    done = call(home, f"--workdir={tmp_path / 'mine'}", f"--from_checkpoint={other}")
+    assert_one_line(done, 2, "cannot read the checkpoint", "its bytes have changed")
+    assert [one.name for one in (other / "seed_0" / "offline").iterdir()] == ["100"]
 
 
 def test_results_without_a_checkpoint_are_not_overwritten(home, tmp_path):

@@ -1,6 +1,7 @@
 """IQL's values and weights, what PEX makes of two policies, and that both solve the probes."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -27,8 +28,9 @@ OFFLINE = IqlConfig(hidden=(8,), batch_size=6, decay_steps=100, scaled_rewards=F
 CONFIG = PexConfig(offline=OFFLINE, warmup_steps=0)
 
 
+@functools.cache
 def make(config=CONFIG):
-    agent = pex.pex(config, SPEC)
+    agent = probing.compiled(pex.pex(config, SPEC))
     parts = Parts(config=config, offline=iql.make_parts(config.offline, SPEC))
     layout = parts.offline.layout
     dataset = replay.make_dataset(jax.random.key(0), layout, transitions(40))
@@ -62,7 +64,7 @@ def test_rewards_are_scaled_so_that_returns_span_a_thousand():
         return_to_go=np.array([3.0, 9.0, -2.0, 1.0, -9.0, 0.0], np.float32),
     )
     dataset = replay.make_dataset(jax.random.key(0), parts.layout, rows)
-    state = iql.init(parts, jax.random.key(1), dataset)
+    state = jax.jit(functools.partial(iql.init, parts))(jax.random.key(1), dataset)
     np.testing.assert_allclose(state.reward_scale, 1000.0 / 5.0)
     batch = numbers(rows)
     plain, other = (
@@ -280,7 +282,7 @@ def test_states_are_seen_as_so_many_deviations_from_the_logged_mean():
     )
     found = []
     for config, rows in ((offline, logged), (OFFLINE, turned)):
-        agent = pex.pex(dataclasses.replace(CONFIG, offline=config), SPEC)
+        agent = probing.compiled(pex.pex(dataclasses.replace(CONFIG, offline=config), SPEC))
         layout = replay.Layout(3, 2)
         dataset = replay.make_dataset(jax.random.key(0), layout, rows)
         state = agent.init(jax.random.key(1), dataset)

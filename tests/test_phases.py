@@ -1,12 +1,14 @@
 """Runs that cannot go on: where they stop, and what they say."""
 
+import errno
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import driver, phases, profiles
-from roid_jax import replay
+from experiments import driver, phases, profiles, saved
+from roid_jax import checkpoint, replay
 
 ROW = {"phase": "online", "step": 0, "score": 1.0}
 
@@ -64,3 +66,13 @@ def test_rewards_of_an_unusual_scale_are_said(made, scale):
     logged = layout.unpack(made.dataset.rows[:3])._replace(reward=jnp.array([scale, 0.0, -scale]))
     problem = made._replace(dataset=made.dataset.replace(rows=layout.pack(logged)))
     assert (driver.unusual_rewards(problem) is None) == (1e-3 <= scale <= 1e3)
+
+
+def test_an_offline_phase_that_cannot_be_kept_is_said(made, tmp_path, monkeypatch):
+    def save(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "save", save)
+    said = r"cannot write a checkpoint to .*offline \(.*No space left on device\); there is none"
+    with pytest.raises(checkpoint.NotSaved, match=said):
+        saved.keep_offline(made, driver.begin(made), [tmp_path])

@@ -1,6 +1,7 @@
 """RLPD: what it learns from, towards what, and how often; and that it solves the probes."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -25,8 +26,10 @@ def loose_ranks(explicit_ranks):
 CONFIG = RlpdConfig(hidden=(8,), batch_size=6, num_critics=4, updates=3)
 
 
+@functools.cache
 def make(config=CONFIG):
-    agent, parts = rlpd.rlpd(config, SPEC), rlpd.make_parts(config, SPEC)
+    agent = probing.compiled(rlpd.rlpd(config, SPEC))
+    parts = rlpd.make_parts(config, SPEC)
     layout = replay.Layout(3, 2)
     dataset = replay.make_dataset(jax.random.key(0), layout, transitions(40))
     state = agent.init(jax.random.key(1), dataset)

@@ -53,30 +53,38 @@ PROBES = {
 
 
 def make(name: str) -> base.Environment:
-    """Returns the probe of that name."""
+    """Returns the probe of that name.
+
+    Which one it is lies in the state: what is compiled for one is compiled for all.
+    """
     if name not in PROBES:
         raise ValueError(f"unknown probe {name!r}; choose from {', '.join(PROBES)}.")
-    probe = PROBES[name]
-    spec = base.Spec(f"probe:{name}", obs_dim=1, action_dim=1, max_steps=probe.length)
+    number, longest = list(PROBES).index(name), max(probe.length for probe in PROBES.values())
+    spec = base.Spec(f"probe:{name}", obs_dim=1, action_dim=1, max_steps=longest)
 
-    def first_obs(seed: Array) -> Array:
-        if not probe.varies:
-            return jnp.zeros((*seed.shape, 1))
-        keys = jax.vmap(jax.random.key)(seed)
-        signs = jax.vmap(lambda key: jax.random.rademacher(key, (1,), jnp.float32))(keys)
-        return signs
+    def reset(seed: Array) -> tuple[tuple[Array, Array], Array]:
+        which = jnp.full(seed.shape, number)
+        obs = _first_obs(which, seed)
+        return (obs, which), obs
 
-    def reset(seed: Array) -> tuple[Array, Array]:
-        obs = first_obs(seed)
-        return obs, obs
+    return base.make(base.Backend(spec=spec, reset=reset, step=_step))
 
-    def step(obs: Array, action: Array, length: Array, seed: Array):
-        reward = probe.reward(obs[:, 0], action[:, 0], length)
-        terminated = length + 1 >= probe.length
-        # In the delayed probe the second step looks different from the first.
-        last_obs = jnp.where(terminated[:, None], obs, jnp.ones_like(obs))
-        following = jnp.where(terminated[:, None], first_obs(seed), last_obs)
-        truncated = jnp.zeros_like(terminated)
-        return following, following, last_obs, reward, terminated, truncated
 
-    return base.make(base.Backend(spec=spec, reset=reset, step=step))
+def _first_obs(which: Array, seed: Array) -> Array:
+    keys = jax.vmap(jax.random.key)(seed)
+    signs = jax.vmap(lambda key: jax.random.rademacher(key, (), jnp.float32))(keys)
+    varies = jnp.array([probe.varies for probe in PROBES.values()])
+    return jnp.where(varies[which], signs, 0.0)[:, None]
+
+
+def _step(physics: tuple[Array, Array], action: Array, length: Array, seed: Array) -> tuple:
+    obs, which = physics
+    rewards = [probe.reward(obs[:, 0], action[:, 0], length) for probe in PROBES.values()]
+    reward = jnp.take_along_axis(jnp.stack(rewards), which[None], axis=0)[0]
+    lengths = jnp.array([probe.length for probe in PROBES.values()])
+    terminated = length + 1 >= lengths[which]
+    # In the delayed probe the second step looks different from the first.
+    last_obs = jnp.where(terminated[:, None], obs, jnp.ones_like(obs))
+    following = jnp.where(terminated[:, None], _first_obs(which, seed), last_obs)
+    truncated = jnp.zeros_like(terminated)
+    return (following, which), following, last_obs, reward, terminated, truncated
