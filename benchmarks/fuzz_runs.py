@@ -87,7 +87,7 @@ def large_state(folder: pathlib.Path, draw: random.Random) -> None:
     """A checkpoint whose array claims far more than is there."""
     rows = draw.choice((10**9, 10**12))
     place = str(folder / "steps" / "5" / "state")
-    kvstore = {"driver": "ocdbt", "base": f"file://{place}", "path": "weights/"}
+    kvstore = {"driver": "ocdbt", "base": f"file://{place}", "path": "float32/"}
     spec = {"driver": "zarr", "kvstore": kvstore}
     spec |= {"metadata": {"shape": [rows], "chunks": [rows // draw.choice((1, 1000))]}}
     spec["metadata"]["dtype"] = "<f4"

@@ -5,8 +5,6 @@
 Every call steps a whole batch. A bridge that hangs never ends; one that leaks grows.
 """
 
-import pathlib
-import resource
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +15,7 @@ import rich.console
 from absl import flags
 
 from experiments import cli
-from roid_jax import results
+from roid_jax import memory, results
 from roid_jax.envs import mujoco_c, tasks
 from roid_jax.report import tables
 
@@ -86,7 +84,7 @@ def soak(
     while done < calls:
         state = jax.block_until_ready(run(state, done))
         done += chunk
-        before = before or memory()  # after the first chunk, which compiles
+        before = before or memory.held()  # after the first chunk, which compiles
         report(chunk)
     return Soak(
         size=size,
@@ -94,14 +92,8 @@ def soak(
         episodes=int(state.episode.sum()),
         seconds=time.perf_counter() - started,
         memory_before=before,
-        memory_after=memory(),
+        memory_after=memory.held(),
     )
-
-
-def memory(process: int | str = "self") -> float:
-    """Returns the memory that a process has now, in MB."""
-    pages = int(pathlib.Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
 
 
 def make_table(found: list[Soak]) -> tables.Table:

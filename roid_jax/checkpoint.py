@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
@@ -22,8 +23,7 @@ from roid_jax import key_data, memory, orbax_checks, orbax_quiet, packing
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
-_CHECKSUM = "checksum"  # its name among the notes on disk: of the arrays, a colon, of the notes
-_LAYOUT = "layout"  # likewise: which arrays there are
+_CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of arrays:notes; which arrays
 _CHANGED = "its bytes have changed"
 
 
@@ -125,8 +125,8 @@ class Checkpoints:
     def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
         self.wait()
-        memory.give_back()  # what the last one took, and the compiler: hundreds of MB
-        plain = key_data.without_types(state)
+        memory.give_back()  # what the last one and the compiler took: hundreds of MB
+        plain = key_data.without_types(jax.tree.map(jnp.asarray, state))
         packed = packing.pack(plain)
         notes = {**notes, _LAYOUT: packing.layout(plain)}
         sums = f"{orbax_checks.checksum(packed)}:{orbax_checks.notes_checksum(notes)}"
@@ -155,8 +155,10 @@ class Checkpoints:
         saved, made = self._require_whole(step, packed), packing.layout(plain)
         for had, has in itertools.zip_longest(saved, made):
             if had != has:
-                words = f"another version saved it: it has {had!r} where {has!r} belongs"
-                raise ValueError(self._unreadable(step, words))
+                raise ValueError(
+                    f"the checkpoint {self._folder(step)} is another version's: it has {had!r} "
+                    f"where {has!r} belongs; go on with that version, or take another directory."
+                )
         return key_data.with_types(packing.unpack(packed, plain), like)
 
     def _require_whole(self, step: int, packed: packing.Packed) -> list[str]:
@@ -187,7 +189,8 @@ class Checkpoints:
         # Those of the first versions have none of their notes: other, but not broken.
         if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
             raise Broken(self._unreadable(step, _CHANGED))
-        return notes, notes.pop(_LAYOUT, []), of_arrays
+        layout = notes.pop(_LAYOUT, [])
+        return notes, layout, of_arrays
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_LARGE = 2**20  # bytes: such an array stands alone, so that reading does not take it twice
+# Bytes: such an array stands alone, so that reading does not take it twice. Checkpoints depend on
+# it: with another number, those of before cannot be read.
+_LARGE = 2**20
 
 Packed = dict[str, Any]  # by the type of those packed, or by the place of one that is alone
 
@@ -22,7 +24,9 @@ def pack(tree: Any) -> Packed:
     """Returns copies of all arrays: small ones end to end with those of their type, large alone."""
     leaves = jax.tree.leaves(tree)
     return {
-        name: jnp.copy(jnp.concatenate([leaves[i].ravel() for i in members]))
+        name: jnp.copy(leaves[members[0]])
+        if name.isdigit()
+        else jnp.copy(jnp.concatenate([leaves[i].ravel() for i in members]))
         for name, members in _groups(leaves).items()
     }
 
@@ -32,12 +36,13 @@ def unpack(packed: Packed, like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
     found: dict[int, Any] = {}
     for name, members in _groups(leaves).items():
+        if name.isdigit():
+            found[members[0]] = packed[name]
+            continue
         shapes = [leaves[i].shape for i in members]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        one = packed[name]
-        parts = np.split(np.asarray(one), ends) if len(members) > 1 else [one]
-        rows = zip(members, parts, shapes, strict=True)
-        found |= {i: jnp.array(part).reshape(shape) for i, part, shape in rows}
+        parts = np.split(np.asarray(packed[name]), np.cumsum([*map(math.prod, shapes)])[:-1])
+        for i, part, shape in zip(members, parts, shapes, strict=True):
+            found[i] = jax.device_put(part.reshape(shape).copy())  # compiles nothing
     return structure.unflatten([found[i] for i in range(len(leaves))])
 
 

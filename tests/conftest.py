@@ -37,7 +37,6 @@ import hypothesis
 import jax
 import pytest
 
-from benchmarks import soak
 from roid_jax import memory
 
 # Tracing makes many objects and little garbage.
@@ -66,7 +65,7 @@ def pytest_collection_modifyitems(items):
 def little_memory():
     """What a file compiled goes once there is much of it: few files need what others did."""
     yield
-    if soak.memory() > 3000.0:
+    if memory.held() > 3000.0:
         jax.clear_caches()
         gc.collect()
         memory.give_back()

@@ -1,28 +1,12 @@
 """`experiments.train` in processes of its own, at tiny size."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import processes
-
-ROOT = pathlib.Path(__file__).parent.parent
-
-
-def command(*flags):
-    return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
 
 
 def homes(home):
     return {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-
-
-def environment(home, *, compiled_anew=False):
-    left_out = ("JAX_COMPILATION_CACHE_DIR",) if compiled_anew else ()
-    kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return kept | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | homes(home)
 
 
 def start(home, *flags):
@@ -31,18 +15,6 @@ def start(home, *flags):
 
 def call(home, *flags):
     return processes.call("experiments.train", "--profile=smoke", *flags, **homes(home))
-
-
-def finish(home, words):
-    return subprocess.run(
-        words,
-        cwd=ROOT,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 def summary(workdir, seed=0):

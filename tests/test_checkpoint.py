@@ -8,8 +8,10 @@ import sys
 import textwrap
 
 import chex
+import damages
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from roid_jax import checkpoint
@@ -140,6 +142,19 @@ def change_notes(folder, step, before, after):
     file.write_text(content.replace(before, after))
 
 
+@pytest.mark.parametrize("damage", damages.DAMAGES)
+def test_a_broken_checkpoint_is_put_aside_and_the_one_before_is_there(tmp_path, damage):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {"step": 100})
+        checkpoints.save(2, make_state(2), {"step": 200})
+    damages.DAMAGES[damage](tmp_path / "2")
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        assert [path.name for path in checkpoints.drop_broken()] == ["2.broken"]
+        assert checkpoints.latest() == 1
+        restored = checkpoints.restore(1, make_state(0))
+    chex.assert_trees_all_equal(plain(restored), plain(make_state(1)))
+
+
 def test_notes_that_changed_on_disk_are_not_believed(tmp_path):
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, make_state(1), {"step": 100})
@@ -161,11 +176,11 @@ def test_a_checkpoint_of_the_first_versions_stays_and_is_not_taken_for_another(t
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.drop_broken() == []
         assert checkpoints.notes(1) == {"step": 100}
-        with pytest.raises(ValueError, match="another version saved it"):
+        with pytest.raises(ValueError, match="is another version's: it has None where"):
             checkpoints.restore(1, make_state(0))
 
 
-def test_saving_leaves_nothing_in_memory(tmp_path):
+def test_saving_leaves_no_objects_behind(tmp_path):
     def save(steps: range) -> int:
         for step in steps:
             checkpoints.save(step, make_state(step), {"step": step})
@@ -176,6 +191,15 @@ def test_saving_leaves_nothing_in_memory(tmp_path):
     with checkpoint.Checkpoints(tmp_path) as checkpoints:
         before = save(range(5))
         assert save(range(5, 25)) - before < 20  # 24 a save where TensorStore counts
+
+
+def test_arrays_of_numpy_and_numbers_are_saved_as_jax_has_them(tmp_path):
+    state = {"a": np.arange(3.0), "n": 3}
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state, {})
+        checkpoints.wait()
+        restored = checkpoints.restore(1, jax.tree.map(jnp.asarray, state))
+    chex.assert_trees_all_equal(restored, jax.tree.map(jnp.asarray, state))
 
 
 def test_arrays_that_have_moved_are_not_taken_for_others(tmp_path):

@@ -5,6 +5,7 @@ import io
 import json
 import pathlib
 import pickle
+import random
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from benchmarks import fuzz, fuzz_damage, fuzz_data, fuzz_kinds, fuzz_worker
+from benchmarks import fuzz, fuzz_damage, fuzz_data, fuzz_kinds, fuzz_runs, fuzz_worker
 from experiments import report, report_runs, report_tables
 from roid_jax import results
 from roid_jax.data import d4rl, load
@@ -152,6 +153,14 @@ def test_a_trillion_rows_that_are_not_there_are_refused(data, packed):
     assert "too many for the memory here" in refused(data)
     replace(data, "observations", shape=(10**6, 3), **how)
     assert "has 0 bytes of them" in refused(data)
+
+
+def test_a_checkpoint_that_claims_a_trillion_rows_is_refused_and_stays(tmp_path):
+    fuzz_runs.write_checkpoint(tmp_path)
+    fuzz_runs.large_state(tmp_path, random.Random(0))
+    with pytest.raises(ValueError, match="more than the memory here"):
+        fuzz_runs.read_checkpoint(tmp_path)
+    assert (tmp_path / "steps" / "5").is_dir()
 
 
 def test_a_few_rows_in_a_part_that_claims_gigabytes_are_refused(data, monkeypatch):

@@ -55,7 +55,8 @@ PROBES = {
 def make(name: str) -> base.Environment:
     """Returns the probe of that name.
 
-    Which one it is lies in the state: what is compiled for one is compiled for all.
+    Which one it is lies in the state, so that a program that steps one steps them all; all have the
+    limit of the longest for the same reason.
     """
     if name not in PROBES:
         raise ValueError(f"unknown probe {name!r}; choose from {', '.join(PROBES)}.")
@@ -63,7 +64,7 @@ def make(name: str) -> base.Environment:
     spec = base.Spec(f"probe:{name}", obs_dim=1, action_dim=1, max_steps=longest)
 
     def reset(seed: Array) -> tuple[tuple[Array, Array], Array]:
-        which = jnp.full(seed.shape, number)
+        which = jnp.full(seed.shape, number, jnp.int32)
         obs = _first_obs(which, seed)
         return (obs, which), obs
 
