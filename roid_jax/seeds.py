@@ -126,11 +126,16 @@ def _rows(leaves: list[Any], has_axis: tuple[bool, ...], place: int) -> list[Any
 
 def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
     """Returns the pytrees of several seeds as one, laid out over the devices."""
+    has_axis = jax.tree.leaves(_map(lambda axis, leaf: axis is not None, axes, trees[0]))
+    joined = _stacked([jax.tree.leaves(tree) for tree in trees], tuple(has_axis))
+    whole = jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
+    return _map(lambda axis, leaf: _lay_out(leaf, axis, mesh), axes, whole)
 
-    def join(axis: int | None, *leaves: Any) -> Any:
-        return _lay_out(leaves[0] if axis is None else jnp.stack(leaves), axis, mesh)
 
-    return _map(join, axes, *trees)
+@functools.partial(jax.jit, static_argnums=1)
+def _stacked(trees: list[list[Any]], has_axis: tuple[bool, ...]) -> list[Any]:
+    pairs = zip(zip(*trees, strict=True), has_axis, strict=True)
+    return [jnp.stack(leaves) if has else leaves[0] for leaves, has in pairs]
 
 
 def _map(function: Callable, axes: Axes, *trees: Any) -> Any:
