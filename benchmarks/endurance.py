@@ -43,7 +43,7 @@ MOST_MEMORY, LEAST_RATE = 1.02, 0.95  # of the first quarter's
 class Mark(NamedTuple):
     """A training at an evaluation: what it needed and how fast it was since the last one.
 
-    megabytes: the least that it had; what saving takes for a moment is not in it.
+    megabytes: the least that it had for itself; what saving takes for a moment is not in it.
     rate: online steps a second as it reports them, without evaluations.
     own_rate: online steps a second of the process's own time, with all that it does between them;
       neighbours on the machine disturb it less.

@@ -27,10 +27,16 @@ def room() -> int:
 
 
 def held(process: int | str = "self") -> float:
-    """Returns the MB that a process has now, 0 where the system does not say."""
+    """Returns the MB that a process has for itself now, 0 where the system does not say.
+
+    Without what it reads from files, libraries above all: the system drops that and reads it again
+    as it likes.
+    """
     file = pathlib.Path(f"/proc/{process}/statm")
-    pages = int(file.read_text(encoding="ascii").split()[1]) if file.is_file() else 0
-    return pages * resource.getpagesize() / 2**20
+    if not file.is_file():
+        return 0.0
+    _, resident, of_files, *_ = map(int, file.read_text(encoding="ascii").split())
+    return (resident - of_files) * resource.getpagesize() / 2**20
 
 
 def keep_little() -> None:
