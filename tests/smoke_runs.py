@@ -1,12 +1,27 @@
 """`experiments.train` in processes of its own, at tiny size."""
 
 import json
+import os
+import pathlib
+import sys
 
 import processes
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def command(*flags):
+    return [sys.executable, "-m", "experiments.train", "--profile=smoke", *map(str, flags)]
 
 
 def homes(home):
     return {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+
+
+def environment(home, *, compiled_anew=False):
+    left_out = ("JAX_COMPILATION_CACHE_DIR",) if compiled_anew else ()
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"} | homes(home)
 
 
 def start(home, *flags):
