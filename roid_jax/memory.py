@@ -9,7 +9,7 @@ import resource
 _CONTAINER = pathlib.Path("/sys/fs/cgroup/memory.max")  # a number, "max", or not there
 _OWN = pathlib.Path("/proc/self/statm")  # in pages, what the process has mapped first
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # their numbers in malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # their numbers in malloc.h
 _LARGE = 2**22  # bytes: a training's copies are larger, what one step needs is smaller
 
 
@@ -49,6 +49,7 @@ def keep_little() -> None:
     if set_option is not None:
         set_option(_MMAP_THRESHOLD, _LARGE)
         set_option(_TRIM_THRESHOLD, 8 * _LARGE)
+        set_option(_ARENA_MAX, 2)  # places that threads take memory from; each keeps some
 
 
 def give_back() -> None:
