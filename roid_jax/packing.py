@@ -1,7 +1,7 @@
 """Many small arrays as a few long ones, for what costs by the array, and back.
 
-A training state has a hundred arrays, most of them of a few numbers. Orbax opens a store for each,
-which takes time, and memory that TensorStore does not give back.
+A training state has a hundred arrays, most of them of a few numbers, and Orbax opens a store for
+each.
 """
 
 import math

@@ -114,9 +114,8 @@ def take(tree: Any, axes: Axes, i: int) -> Any:
 
     mine = jax.tree.map(of_device, tree)
     leaves, structure = jax.tree.flatten(mine)
-    has_axis = jax.tree.leaves(_map(lambda axis, leaf: axis is not None, axes, mine))
     place = i % _turns([mine], (axes,))
-    return jax.tree.unflatten(structure, _rows(leaves, tuple(has_axis), place))
+    return jax.tree.unflatten(structure, _rows(leaves, _have_axis(axes, mine), place))
 
 
 @functools.partial(jax.jit, static_argnums=1)  # a program for all arrays, not one for each shape
@@ -126,8 +125,7 @@ def _rows(leaves: list[Any], has_axis: tuple[bool, ...], place: int) -> list[Any
 
 def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
     """Returns the pytrees of several seeds as one, laid out over the devices."""
-    has_axis = jax.tree.leaves(_map(lambda axis, leaf: axis is not None, axes, trees[0]))
-    joined = _stacked([jax.tree.leaves(tree) for tree in trees], tuple(has_axis))
+    joined = _stacked([jax.tree.leaves(tree) for tree in trees], _have_axis(axes, trees[0]))
     whole = jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
     return _map(lambda axis, leaf: _lay_out(leaf, axis, mesh), axes, whole)
 
@@ -136,6 +134,11 @@ def stack(trees: Sequence[Any], axes: Axes, mesh: Mesh) -> Any:
 def _stacked(trees: list[list[Any]], has_axis: tuple[bool, ...]) -> list[Any]:
     pairs = zip(zip(*trees, strict=True), has_axis, strict=True)
     return [jnp.stack(leaves) if has else leaves[0] for leaves, has in pairs]
+
+
+def _have_axis(axes: Axes, tree: Any) -> tuple[bool, ...]:
+    """Returns of each array whether seeds have their own."""
+    return tuple(jax.tree.leaves(_map(lambda axis, leaf: axis is not None, axes, tree)))
 
 
 def _map(function: Callable, axes: Axes, *trees: Any) -> Any:

@@ -13,6 +13,12 @@ glibc = pytest.mark.skipif(
 ROOT = pathlib.Path(__file__).parent.parent
 
 
+def printed_by(program):
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+
 def test_there_is_no_more_room_than_the_machine_has():
     lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     total = next(int(line.split()[1]) for line in lines if line.startswith("MemTotal"))
@@ -32,10 +38,7 @@ def test_a_process_with_a_limit_has_what_is_left_of_it():
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, resource.RLIM_INFINITY));"
         "before = memory.room(); kept = bytearray(2**29); print(before, memory.room())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    before, after = map(int, done.stdout.split())
+    before, after = map(int, printed_by(program).split())
     assert before < 3 * 2**30 and 2**29 <= before - after < 2**29 + 2**24
 
 
@@ -46,10 +49,7 @@ def test_large_buffers_go_back_as_soon_as_they_are_free():
         "held = [numpy.ones(2**20) for _ in range(20)];"  # 8 MB each
         "before = memory.held(); last = held.pop(); held.clear(); print(before - memory.held())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert float(done.stdout) > 150.0
+    assert float(printed_by(program)) > 150.0
 
 
 @glibc
@@ -59,7 +59,4 @@ def test_what_is_free_is_given_back():
         "held = [bytes(1000) for _ in range(200_000)]; last = bytes(1000); del held;"
         "before = memory.held(); memory.give_back(); print(before - memory.held())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert float(done.stdout) > 100.0
+    assert float(printed_by(program)) > 100.0
