@@ -44,6 +44,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(env_id, message):
 
 
 NOTHING = np.zeros(1, np.float32)
+STUCK = RuntimeError("the arm is\nstuck")
 
 
 class Frail(gymnasium.Env):
@@ -52,8 +53,9 @@ class Frail(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(self, breaks_at=None, reward=1.0, last=NOTHING):
-        self.breaks_at, self.reward, self.last, self.count = breaks_at, reward, last, 0
+    def __init__(self, breaks_at=None, error=STUCK, reward=1.0, last=NOTHING):
+        self.breaks_at, self.error, self.reward = breaks_at, error, reward
+        self.last, self.count = last, 0
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(1, np.float32), {}
@@ -61,7 +63,7 @@ class Frail(gymnasium.Env):
     def step(self, action):
         self.count += 1
         if self.count == self.breaks_at:
-            raise RuntimeError("the arm is\nstuck")
+            raise self.error
         return self.last.copy(), self.reward, False, False, {}
 
 
@@ -81,13 +83,22 @@ def play(env, steps, action=0.5):
     return jax.jit(lambda keys: jax.lax.scan(step, env.reset(keys), length=steps))(keys)[1]
 
 
-def test_an_error_in_an_environment_is_a_reward_that_is_no_number_and_a_line_that_says_why(frail):
-    env = gymnasium_host.make(frail, breaks_at=4)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (STUCK, "RuntimeError: the arm is stuck"),
+        (SystemExit("no licence"), "SystemExit: no licence"),
+    ],
+)
+def test_an_error_in_an_environment_is_a_reward_that_is_no_number_and_a_line_that_says_why(
+    frail, error, said
+):
+    env = gymnasium_host.make(frail, breaks_at=4, error=error)
     assert env.fault() is None
     reward, is_last = play(env, 10)
     np.testing.assert_array_equal(np.isnan(reward), np.arange(10) >= 3)
     assert not is_last[2] and is_last[3], "nobody waits for the end of its episode"
-    assert env.fault() == "RuntimeError: the arm is stuck"
+    assert env.fault() == said
 
 
 def test_an_action_that_is_no_number_does_not_reach_an_environment(frail):
@@ -128,3 +139,28 @@ def test_an_episode_that_would_never_end_is_cut(frail, monkeypatch):
     env = gymnasium_host.make(frail)
     assert env.spec.max_steps == 5
     np.testing.assert_array_equal(np.flatnonzero(play(env, 12)[1]), [4, 9])
+
+
+class Reuser(Frail):
+    """Gives the same array every time, and changes it."""
+
+    def reset(self, *, seed=None, options=None):
+        self.last[:] = 0.0
+        return self.last, {}
+
+    def step(self, action):
+        self.last += 1.0
+        return self.last, 0.0, False, self.last[0] == 3.0, {}
+
+
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's
+def test_the_last_observation_of_an_episode_is_not_the_first_of_the_next():
+    gymnasium.register("Reuser-v0", Reuser)
+    env = gymnasium_host.make("Reuser-v0", last=np.zeros(1, np.float32))
+    state = env.reset(jax.random.split(jax.random.key(0), 1))
+    seen = []
+    for _ in range(4):
+        state = env.step(state, jnp.zeros((1, 1)))
+        seen.append((float(state.last_obs[0, 0]), float(state.obs[0, 0])))
+    gymnasium.registry.pop("Reuser-v0")
+    assert seen == [(1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (1.0, 1.0)]

@@ -98,7 +98,7 @@ class _Host:
         if self.fault is None:
             try:
                 return function(*inputs)
-            except Exception as error:  # whatever a user's environment raises
+            except (Exception, SystemExit) as error:  # whatever a user's environment raises
                 self.fault = " ".join(f"{type(error).__name__}: {error}".split())
         return nothing
 
@@ -114,7 +114,7 @@ class _Host:
     def _checked(self, what: str, given: Any) -> np.ndarray:
         """Returns what an environment gave as numbers; an error where it is none, or too many."""
         with np.errstate(over="ignore"):
-            found = np.asarray(given, np.float32)
+            found = np.array(given, np.float32)  # its own may change under us
         shape = (self._spec.obs_dim,) if what == "observation" else ()
         if found.shape != shape:
             raise ValueError(f"its {what} has the shape {found.shape}, not {shape}")
