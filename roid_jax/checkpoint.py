@@ -25,6 +25,7 @@ Notes = dict[str, Any]  # plain data, as JSON holds it
 
 _CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of arrays:notes; which arrays
 _CHANGED = "its bytes have changed"
+_REMOVE = "remove it to go on from the one before, or take another directory"
 
 
 class Broken(ValueError):
@@ -199,17 +200,16 @@ class Checkpoints:
         except orbax_checks.TooLarge as error:
             raise ValueError(self._unreadable(step, str(error))) from error
         except Exception as error:  # Orbax raises whatever its parts do
-            kind = ValueError if orbax_checks.is_of_this_machine(error) else Broken
-            raise kind(self._unreadable(step, type(error).__name__)) from error
+            why = orbax_checks.in_short(error)
+            if orbax_checks.is_of_this_machine(error):
+                raise ValueError(self._unreadable(step, why, do="try again; it stays")) from error
+            raise Broken(self._unreadable(step, why)) from error
 
     def _folder(self, step: int) -> pathlib.Path:
         return pathlib.Path(self._manager.directory) / str(step)
 
-    def _unreadable(self, step: int, why: str) -> str:
-        return (
-            f"cannot read the checkpoint {self._folder(step)} ({why}); remove it "
-            "to go on from the one before, or take another directory."
-        )
+    def _unreadable(self, step: int, why: str, *, do: str = _REMOVE) -> str:
+        return f"cannot read the checkpoint {self._folder(step)} ({why}); {do}."
 
 
 def _options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:

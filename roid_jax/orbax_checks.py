@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 import pathlib
 from typing import Any
 
@@ -14,6 +15,10 @@ import orbax.checkpoint as ocp
 from roid_jax import memory
 
 _COPIES = 2  # of an array are in memory while it is read: Orbax's, and the device's
+
+# What a machine says when it cannot do what it is asked; TensorStore has it in words alone.
+_REFUSALS = (errno.EIO, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_REFUSALS += (errno.ESTALE, errno.ETIMEDOUT)
 
 
 class TooLarge(ValueError):
@@ -53,7 +58,15 @@ def is_of_this_machine(error: Exception) -> bool:
     """Whether reading failed for want of memory or for the disk, and not for what is on it."""
     if isinstance(error, OSError):
         return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, None)
-    return isinstance(error, MemoryError | jax.errors.JaxRuntimeError)
+    return isinstance(error, MemoryError | jax.errors.JaxRuntimeError) or any(
+        os.strerror(code) in str(error) for code in _REFUSALS
+    )
+
+
+def in_short(error: Exception) -> str:
+    """Returns what a machine said of why it could not, in a few words."""
+    said = [os.strerror(code) for code in _REFUSALS if os.strerror(code) in str(error)]
+    return said[0] if said else type(error).__name__
 
 
 def _size(leaf: Any) -> int:
@@ -68,7 +81,11 @@ def can_be_listed(folder: pathlib.Path) -> bool:
     file = folder / "metrics" / "metrics"
     try:
         return not file.exists() or isinstance(json.loads(file.read_bytes()), dict)
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
+        return False
+    except OSError as error:
+        if is_of_this_machine(error):
+            raise
         return False
 
 

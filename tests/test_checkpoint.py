@@ -260,6 +260,7 @@ def test_a_state_larger_than_memory_is_refused_before_it_is_read(tmp_path, monke
         (FileNotFoundError(2, "gone"), False),
         (NotADirectoryError(20, "a file"), False),
         (ValueError("data loss"), False),
+        (ValueError("UNKNOWN: Error reading local file [OS error 5: Input/output error]"), True),
         (OSError(24, "too many open files"), True),
         (OSError(5, "input/output error"), True),
         (MemoryError(), True),
@@ -268,6 +269,23 @@ def test_a_state_larger_than_memory_is_refused_before_it_is_read(tmp_path, monke
 )
 def test_what_this_machine_cannot_do_is_not_the_checkpoints_fault(error, expected):
     assert checkpoint.orbax_checks.is_of_this_machine(error) == expected
+
+
+def test_a_checkpoint_stays_where_the_disk_does_not_answer(tmp_path, monkeypatch):
+    with checkpoint.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, make_state(1), {})
+
+    def restore(*_, **__):
+        raise ValueError("UNKNOWN: Error reading local file [OS error 5: Input/output error]")
+
+    monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "restore", restore)
+    said = r"cannot read the checkpoint .*1 \(Input/output error\); try again; it stays\."
+    with (
+        checkpoint.Checkpoints(tmp_path) as checkpoints,
+        pytest.raises(ValueError, match=said),
+    ):
+        checkpoints.drop_broken()
+    assert (tmp_path / "1").is_dir()
 
 
 def test_a_checkpoint_from_a_device_that_is_not_here_is_whole(tmp_path):
