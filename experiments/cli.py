@@ -17,6 +17,7 @@ from ml_collections import config_flags
 from experiments import compiled
 from roid_jax import config as cfg
 from roid_jax import memory
+from roid_jax.envs.base import Failed
 from roid_jax.report import progress
 
 
@@ -46,7 +47,7 @@ def border() -> Iterator[None]:
         yield
     except ValueError as error:
         fail(str(error))
-    except OSError as error:  # no mistake of the user's
+    except (OSError, Failed) as error:  # no mistake of the user's
         fail(str(error), code=1)
 
 
@@ -67,6 +68,24 @@ class Stopped(Exception):
 def mind_preemption() -> None:
     """From here on SIGTERM is no longer the end: `stop_if_asked` says when it is."""
     signal.signal(signal.SIGTERM, lambda number, frame: _preempted.set())
+
+
+@contextlib.contextmanager
+def passing_on(send: Callable[[int], None]) -> Iterator[None]:
+    """Has a SIGTERM that comes go on to a process that this one waits for, too."""
+
+    def both(number: int, frame: Any) -> None:
+        del frame
+        _preempted.set()
+        send(number)
+
+    before = signal.signal(signal.SIGTERM, both)
+    try:
+        if _preempted.is_set():  # it came before there was one
+            send(signal.SIGTERM)
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_asked_to_stop() -> bool:

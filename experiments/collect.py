@@ -197,8 +197,13 @@ def record(
     key = jax.random.fold_in(problem.keys()["record"], SETS.index(kind))
     rows = problem.config.rows
     with cli.track(f"recording {kind}", rows, console, unit="rows") as advance:
+
+        def report(rows: int, score: str) -> None:
+            advance(rows, score)
+            cli.stop_if_asked()  # the training is saved, and this is made again from it
+
         return rollout.record(
-            key, problem.wide, policy, state.online.agent, rows=rows, report=advance
+            key, problem.wide, policy, state.online.agent, rows=rows, report=report
         )
 
 

@@ -10,9 +10,9 @@ its own; those that have finished are not run again, and one that was stopped go
 table.md, results.csv and figures; `experiments.report` makes a page of the workdir.
 """
 
+import contextlib
 import dataclasses
 import pathlib
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,11 +77,15 @@ def main(*words: str) -> None:
     """Runs every training that has not finished, then shows them together."""
     values = flags.FLAGS
     console = rich.console.Console(highlight=False)
-    with cli.border():
-        config = configured()
-        workdir = results.open_workdir(values.workdir or f"runs/{values.suite}-{values.profile}")
-        cells = make_cells(config, workdir)
-    failed = [cell for cell in cells if not _run(cell, cells, config, words, console)]
+    cli.mind_preemption()
+    with contextlib.ExitStack() as stack:
+        with cli.border():
+            config = configured()
+            workdir = values.workdir or f"runs/{values.suite}-{values.profile}"
+            workdir = results.open_workdir(workdir)
+            stack.enter_context(results.hold(workdir))
+            cells = make_cells(config, workdir)
+        failed = [cell for cell in cells if not _run(cell, cells, config, words, console)]
     finished = [cell for cell in cells if cell not in failed]
     if finished:
         with cli.border():
@@ -146,17 +150,16 @@ def _run(
     if cell.is_finished(config.num_seeds, words):
         console.print(f"{what} is there.", soft_wrap=True)
         return True
+    cli.stop_if_asked()
     console.print(what, soft_wrap=True)
     command = [sys.executable, "-m", "experiments.train", f"--workdir={cell.folder}", *cell.flags]
-    with subprocess.Popen([*command, *words]) as training:
-        pass_on = lambda number, frame: training.send_signal(number)  # noqa: E731
-        before = signal.signal(signal.SIGTERM, pass_on)
+    with subprocess.Popen([*command, *words]) as training, cli.passing_on(training.send_signal):
         code = training.wait()
-        signal.signal(signal.SIGTERM, before)
     if code == 130:
         raise KeyboardInterrupt
     if code == cli.PREEMPTED:
         raise cli.Stopped(cli.PREEMPTED)
+    cli.stop_if_asked()  # it had not begun, or was at its end
     return code == 0
 
 

@@ -58,6 +58,9 @@ class Started:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def said(self):
+        return self._said[0].read_text(encoding="utf-8") if self._said[0].exists() else ""
+
     def communicate(self, timeout=None):
         self.wait(timeout)
         return [path.read_text(encoding="utf-8") for path in self._said]

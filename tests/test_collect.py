@@ -4,11 +4,13 @@ import json
 import shutil
 import signal
 import time
+import types
 
 import processes
 import pytest
+import rich.console
 
-from experiments import behaviour, collect_sets, suites
+from experiments import behaviour, cli, collect, collect_sets, suites
 from roid_jax import checkpoint, results
 from roid_jax.data import load, minari, prepare, registry
 
@@ -83,6 +85,15 @@ def test_ctrl_c_stops_at_a_safe_point_and_keeps_what_was_saved(tmp_path):
     assert run.returncode == 130
     assert "Traceback" not in said and "Fatal" not in said
     assert said.strip().splitlines()[-1].startswith("error: interrupted;")
+
+
+def test_a_set_that_is_being_recorded_is_given_up_when_asked_to_stop(monkeypatch):
+    problem = behaviour.make_problem("hopper", "d4rl", 0, suites.COLLECT["smoke"])
+    agent = types.SimpleNamespace(online=types.SimpleNamespace(agent=()))
+    monkeypatch.setattr(cli, "is_asked_to_stop", lambda: True)
+    console = rich.console.Console(quiet=True)
+    with pytest.raises(cli.Stopped):
+        collect.record(problem, "random", agent, console)
 
 
 def test_a_directory_that_cannot_be_written_is_told_before_the_training(tmp_path):

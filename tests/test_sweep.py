@@ -36,7 +36,7 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     folder = workdir / "hopper-medium-v2"
     one, other = (summary(folder / name, seed=1) for name in ("ids", "greedy"))
     assert one["offline_score"] == other["offline_score"] and one["digest"] != other["digest"]
-    written = {path.name for path in workdir.glob("*.*")}
+    written = {path.name for path in workdir.glob("[!.]*.*")}
     drawn = ("curves", "diagnostics", "profile")
     figures = {f"{name}.{form}" for name in drawn for form in ("png", "svg")}
     assert written == {"table.md", "results.csv"} | figures
@@ -78,6 +78,24 @@ def test_a_sweep_that_is_asked_to_stop_asks_its_training_and_goes_on_later(tmp_p
     run.communicate(timeout=300)
     assert run.returncode == 75 and not (folder / "summary.json").exists()
     assert results.hold(folder).__enter__() is None, "its training has ended too"
+
+
+def test_a_sweep_that_is_asked_to_stop_before_its_training_has_begun_begins_no_other(tmp_path):
+    asked = ("--suite=d4rl_table", "--agents=rlpd,td3bc", "--tasks=hopper-medium-v2")
+    asked += ("--num_seeds=1", "--dataset=embedded:hopper-medium")
+    asked += (f"--workdir={tmp_path / 'table'}",)
+    with results.hold(results.open_workdir(tmp_path / "table")):
+        refused = call(tmp_path, *asked)
+    assert refused.returncode == 2 and "is in use by process" in refused.stderr
+    run = processes.start("experiments.sweep", "--profile=smoke", *asked, **homes(tmp_path))
+    deadline = time.monotonic() + 300
+    while "1 of 2" not in run.said():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    run.send_signal(signal.SIGTERM)
+    said, complained = run.communicate(timeout=300)
+    assert run.returncode == 75 and "2 of 2" not in said, complained
+    assert complained.splitlines()[-1].startswith("error: preempted; all is saved")
 
 
 def test_data_that_is_not_there_is_said_once_before_anything_is_run(tmp_path):
