@@ -27,6 +27,9 @@ from roid_jax.types import Array, Key
 STATE_AXES = {"offline": 0, "online": training.ONLINE_AXES}
 DATASET_AXES = replay.Dataset(rows=None, order=0)
 
+_LARGEST_ACTION = 1.001  # of what is logged, where rounding is all that is wrong
+DATA = "the sha256 of its data"  # a field of what a run's numbers depend on
+
 _FREE = ("chunk", "online_steps")  # fields that change none of the numbers so far
 _PARTS = ("data", "init", "pretrain", "handover", "begin", "online", "evaluate")
 
@@ -43,6 +46,7 @@ class Problem(NamedTuple):
     wide: Environment
     agent: base.Agent
     dataset: replay.Dataset  # rows that all share, `[S, N]` an order for each
+    digest: str  # of the data: other numbers may come to have its name
     mesh: Mesh
 
     def key(self, part: str) -> Key:
@@ -58,7 +62,7 @@ class Problem(NamedTuple):
         """Returns what a run's numbers depend on, as plain data."""
         fields = cfg.flatten(self.config)
         kept = {name: value for name, value in fields.items() if name not in _FREE}
-        return {**self.names(seed), **kept}
+        return {**self.names(seed), DATA: self.digest, **kept}
 
     def score(self, returns: np.ndarray) -> np.ndarray:
         """Returns normalised scores where the world has them, else the returns themselves."""
@@ -96,7 +100,7 @@ class Progress(NamedTuple):
 
     def number(self, config: TrainConfig) -> int:
         """Returns which of all evaluations and checkpoints this is, by steps of both phases."""
-        return self.step + (self.phase == "online") * (config.offline_steps + 1)
+        return number(self.phase, self.step, config)
 
     def is_finished(self, config: TrainConfig) -> bool:
         """Whether nothing is left to be done."""
@@ -111,6 +115,11 @@ class Progress(NamedTuple):
     def axes(self) -> seeds.Axes:
         """Which leaves of the state have the seed axis."""
         return STATE_AXES[self.phase]
+
+
+def number(phase: str, step: int, config: TrainConfig) -> int:
+    """Returns where a step stands among those of both phases; checkpoints are called after it."""
+    return step + (phase == "online") * (config.offline_steps + 1)
 
 
 class Diverged(Exception):
@@ -148,8 +157,9 @@ def make_problem(
             f"{agent_name} has no offline phase; offline_steps must be 0, got "
             f"{config.offline_steps}."
         )
-    how = {"return_discount": agent.return_discount}
-    rows = layout.pack(prepare.transitions(recording, **how))
+    rows = layout.pack(prepare.transitions(recording, return_discount=agent.return_discount))
+    if not len(rows):
+        raise ValueError(f"{dataset_name!r} has no transition: its rows are all episodes' last.")
     mesh = seeds.make_mesh(len(numbers))
     return Problem(
         agent_name=agent_name,
@@ -161,20 +171,29 @@ def make_problem(
         wide=wide,
         agent=agent,
         dataset=_make_dataset(rows, numbers, mesh),
+        digest=prepare.digest(recording),
         mesh=mesh,
     )
 
 
-def unusual_rewards(problem: Problem) -> str | None:
-    """Returns a line about logged rewards that are far from what settings here are meant for."""
+def unusual(problem: Problem) -> list[str]:
+    """Returns lines about logged numbers that are far from what settings here are meant for."""
     layout = replay.Layout(problem.env.spec.obs_dim, problem.env.spec.action_dim)
-    sizes = np.abs(np.asarray(layout.unpack(problem.dataset.rows).reward))
-    if not np.any(sizes) or 1e-3 <= (size := float(np.mean(sizes[sizes > 0]))) <= 1e3:
-        return None
-    return (
-        f"note: rewards in {problem.dataset_name} are about {size:.1g} in size; networks, rates "
-        "and limits here are meant for about 1, so scale them, in the data and the world alike."
-    )
+    logged = layout.unpack(problem.dataset.rows)
+    lines = []
+    sizes = np.abs(np.asarray(logged.reward))
+    if np.any(sizes) and not 1e-3 <= (size := float(np.mean(sizes[sizes > 0]))) <= 1e3:
+        lines.append(
+            f"note: rewards in {problem.dataset_name} are about {size:.1g} in size; networks, "
+            "rates and limits here are meant for about 1, so scale them, in the data and the "
+            "world alike."
+        )
+    if (largest := float(jnp.max(jnp.abs(logged.action)))) > _LARGEST_ACTION:
+        lines.append(
+            f"note: actions in {problem.dataset_name} are up to {largest:.3g} in size; policies "
+            "here act in [-1, 1], so scale them."
+        )
+    return lines
 
 
 def with_seeds(problem: Problem, numbers: Sequence[int]) -> Problem:

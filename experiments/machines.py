@@ -92,9 +92,14 @@ def part(place: Place, workdir: pathlib.Path) -> None:
 
 
 def wait(
-    workdir: pathlib.Path, files: Sequence[pathlib.Path], console: rich.console.Console
+    place: Place,
+    workdir: pathlib.Path,
+    files: Sequence[pathlib.Path],
+    console: rich.console.Console,
 ) -> None:
-    """Waits until all files are there, written since the processes met."""
+    """Waits until all files are there, written since the processes met, if there are several."""
+    if place.count == 1:
+        return
     mark = _mark(workdir)
     since = mark.stat().st_mtime_ns if mark.exists() else 0
 

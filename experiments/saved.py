@@ -80,6 +80,11 @@ def check(problem: Problem, stores: Stores, step: int) -> list[checkpoint.Notes]
     for seed, note in zip(problem.seeds, notes, strict=True):
         checkpoint.require_same(note["identity"], problem.identity(seed))
         cfg.check_one_of("the phase of a checkpoint", note["phase"], driver.STATE_AXES)
+        if driver.number(note["phase"], note["step"], problem.config) != step:
+            raise ValueError(
+                f"the checkpoint {step} of seed {seed} is a copy of another, of {note['phase']} "
+                f"step {note['step']}; remove it."
+            )
         if note["phase"] == "online" and note["step"] > problem.config.online_steps:
             raise ValueError(
                 f"the run has made {note['step']:,} online steps; --config.online_steps must be at "
@@ -159,7 +164,7 @@ def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
     fields = problem.identity(seed)
     has_phases = any(name.startswith("agent.offline.") for name in fields)
     part = "agent.offline." if has_phases else "agent."
-    kept = ("agent", "env", "dataset", "seed", "physics", "offline_steps")
+    kept = ("agent", "env", "dataset", driver.DATA, "seed", "physics", "offline_steps")
     return {name: fields[name] for name in fields if name in kept or name.startswith(part)}
 
 

@@ -85,7 +85,7 @@ def main() -> None:
     console = rich.console.Console(highlight=False, quiet=not place.is_first)
     if flags.FLAGS["task"].present and data == asked.EMBEDDED != values.dataset:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
-    if (note := driver.unusual_rewards(problem)) is not None:
+    for note in driver.unusual(problem):
         console.print(note, soft_wrap=True)
     with contextlib.ExitStack() as stack:
         with cli.border():
@@ -104,7 +104,7 @@ def main() -> None:
             run(part, step, folders, stores, console)
     if place.is_first:
         ends = [train_report.summary_file(folder) for folder in folders.values()]
-        machines.wait(workdir, ends, console)
+        machines.wait(place, workdir, ends, console)
         _report(problem, workdir, folders, console)
 
 

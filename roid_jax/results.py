@@ -74,7 +74,8 @@ def hold(folder: pathlib.Path) -> Iterator[None]:
     The lock is the system's, so it ends with the process, however that ends. (On disks that know
     no locks there is none.)
     """
-    with open(folder / ".lock", "a+", encoding="utf-8") as file:
+    how = {"encoding": "utf-8", "errors": "replace", "opener": _open_no_link}
+    with open(folder / ".lock", "a+", **how) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -89,6 +90,10 @@ def hold(folder: pathlib.Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o644)  # a link may lead out of the directory
 
 
 def versions() -> dict[str, str]:

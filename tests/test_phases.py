@@ -1,13 +1,15 @@
 """Runs that cannot go on: where they stop, and what they say."""
 
 import errno
+import shutil
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import driver, phases, profiles, saved
+from experiments import driver, phases, profiles, saved, train_report
 from roid_jax import checkpoint, replay
 
 ROW = {"phase": "online", "step": 0, "score": 1.0}
@@ -65,7 +67,51 @@ def test_rewards_of_an_unusual_scale_are_said(made, scale):
     layout = replay.Layout(made.env.spec.obs_dim, made.env.spec.action_dim)
     logged = layout.unpack(made.dataset.rows[:3])._replace(reward=jnp.array([scale, 0.0, -scale]))
     problem = made._replace(dataset=made.dataset.replace(rows=layout.pack(logged)))
-    assert (driver.unusual_rewards(problem) is None) == (1e-3 <= scale <= 1e3)
+    said = driver.unusual(problem)
+    assert len(said) == (not 1e-3 <= scale <= 1e3) and all("rewards" in line for line in said)
+
+
+@pytest.mark.parametrize(("largest", "number"), [(1.0 + 1e-6, 0), (2.0, 1)])
+def test_actions_that_are_not_scaled_are_said(made, largest, number):
+    layout = replay.Layout(made.env.spec.obs_dim, made.env.spec.action_dim)
+    logged = layout.unpack(made.dataset.rows[:3])
+    logged = logged._replace(action=jnp.full((3, 3), -largest))
+    problem = made._replace(dataset=made.dataset.replace(rows=layout.pack(logged)))
+    said = driver.unusual(problem)
+    assert len(said) == number and all("actions" in line and "2 in size" in line for line in said)
+
+
+@pytest.mark.parametrize("agent", ["td3bc", "rlpd", "odt"])
+def test_data_without_a_transition_is_refused(agent, tmp_path):
+    with h5py.File(tmp_path / "one.hdf5", "w") as file:
+        for name, shape in (("observations", (1, 11)), ("actions", (1, 3)), ("rewards", 1)):
+            file[name] = np.zeros(shape, np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(1, bool), np.zeros(1, bool)
+    config = profiles.find(agent, "hopper-medium-v2", "smoke")
+    with pytest.raises(ValueError, match=r"one\.hdf5' has no transition"):
+        driver.make_problem(agent, "hopper", f"hdf5:{tmp_path / 'one.hdf5'}", (0,), config)
+
+
+def test_a_checkpoint_that_is_a_copy_of_another_is_not_gone_on_from(made, tmp_path):
+    start = driver.begin(made)._replace(rows=[[ROW]])
+    with checkpoint.Checkpoints(tmp_path) as store:
+        saved.save(made, start, {7: store})
+    shutil.copytree(tmp_path / "0", tmp_path / "999")
+    with checkpoint.Checkpoints(tmp_path) as store:
+        assert len(saved.check(made, {7: store}, 0)) == 1
+        with pytest.raises(
+            ValueError, match="999 of seed 7 is a copy of another, of offline step 0"
+        ):
+            saved.check(made, {7: store}, 999)
+        with pytest.raises(ValueError, match=r"made with the sha256 of its data = '\w+', not 'b'"):
+            saved.check(made._replace(digest="b"), {7: store}, 0)
+
+
+def test_results_without_end_are_not_read_whole(tmp_path):
+    with open(tmp_path / "results.jsonl", "wb") as file:
+        file.write(b"{}\n{}\n")
+        file.truncate(2**40)
+    assert train_report.count_rows(tmp_path) >= 2
 
 
 def test_an_offline_phase_that_cannot_be_kept_is_said(made, tmp_path, monkeypatch):

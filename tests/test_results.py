@@ -49,6 +49,16 @@ def test_the_configuration_is_written_with_command_and_versions(tmp_path):
     assert isinstance(record["command"], list)
 
 
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(outside)
+    with pytest.raises(OSError, match="symbolic link"), results.hold(tmp_path / "run"):
+        pass
+    assert outside.read_text() == "mine"
+
+
 def test_a_workdir_is_made_and_one_that_cannot_be_is_refused_in_one_line(tmp_path):
     assert results.open_workdir(tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").write_text("")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 import signal
@@ -73,6 +74,9 @@ def test_the_summary_says_how_it_went(home):
 
 def test_a_finished_run_is_not_run_again(home):
     before = summary(home / "whole")
+    mark, later = home / "whole" / ".met", time.time() + 86_400
+    mark.touch()  # of several processes, by a clock that was ahead: nobody is waited for
+    os.utime(mark, (later, later))
     # The task is the default one, named; its own data is not here, which is said.
     done = call(home, f"--workdir={home / 'whole'}", "--task=hopper-medium-v2")
     assert done.returncode == 0
@@ -152,6 +156,10 @@ def test_a_world_of_ones_own_with_data_of_ones_own(home, tmp_path):
     done = call(home, *mine, f"--workdir={tmp_path / 'run'}")
     assert done.returncode == 0 and "its episode is cut, and a new one begins" in done.stdout
     assert rows(tmp_path / "run")[-1]["step"] == 100
+    with h5py.File(tmp_path / "mine.hdf5", "r+") as file:
+        file["rewards"][0] = 2.0
+    done = call(home, *mine, f"--workdir={tmp_path / 'run'}")
+    assert done.returncode == 2 and "was made with the sha256 of its data = " in done.stderr
     done = call(home, *mine, f"--workdir={tmp_path / 'run2'}", "--num_seeds=2")
     assert done.returncode == 2 and "keeps its state to itself" in done.stderr
 
