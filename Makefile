@@ -41,9 +41,10 @@ $(READY): requirements.lock
 	@echo "Setting up $(VENV) (about a minute, once)..."
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
 	@log=$$(mktemp); \
-	if $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock >$$log 2>&1 \
+	if $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements.lock >$$log 2>&1 \
 	  && $(BIN)/pip check >>$$log 2>&1; \
 	then rm -f $$log; else cat $$log; rm -rf $$log $(VENV); echo "error: could not install requirements.lock; pip's own words are above."; exit 1; fi
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip does it on one core
 	@touch $(READY)
 
 lock: setup

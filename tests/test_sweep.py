@@ -43,9 +43,9 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
     again = call(tmp_path, *asked)
     assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout
-    longer = call(tmp_path, *asked[:-2], "--selectors=ids", "--", "--config.online_steps=75")
+    longer = call(tmp_path, *asked[:-2], "--selectors=ids", "--", "--config.online_steps=100")
     assert longer.returncode == 0 and "is there." not in longer.stdout
-    assert rows(folder / "ids")[-1]["step"] == 75
+    assert rows(folder / "ids")[-1]["step"] == 100
 
 
 def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path):
