@@ -14,10 +14,12 @@ runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
 paths = [str(NO_NETWORK), *filter(None, [os.environ.get("PYTHONPATH")])]
 os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
-# Tests compile more than they compute, so the compiler is told not to try: a smoke run takes half
-# the time so.
+# Tests compile more than they compute, so the compiler is told not to try, nor to cut a program in
+# parts for cores that are not there: a smoke run takes less than half the time so.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
 
 # Each worker has a core for itself, as has what it starts: what is as small as tests are is slower

@@ -14,7 +14,10 @@ PYTHON = [page for page in PAGES if "```python" in page.read_text(encoding="utf-
 
 
 # It computes about as much as it compiles: a compiler that tries a little takes the least time.
-XLA_FLAGS = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+XLA_FLAGS = (
+    "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1"
+)
 
 
 def blocks(page, *kinds):
