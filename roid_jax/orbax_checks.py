@@ -58,15 +58,16 @@ def is_of_this_machine(error: Exception) -> bool:
     """Whether reading failed for want of memory or for the disk, and not for what is on it."""
     if isinstance(error, OSError):
         return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, None)
-    return isinstance(error, MemoryError | jax.errors.JaxRuntimeError) or any(
-        os.strerror(code) in str(error) for code in _REFUSALS
-    )
+    return isinstance(error, MemoryError | jax.errors.JaxRuntimeError) or bool(_refusals(error))
 
 
 def in_short(error: Exception) -> str:
     """Returns what a machine said of why it could not, in a few words."""
-    said = [os.strerror(code) for code in _REFUSALS if os.strerror(code) in str(error)]
-    return said[0] if said else type(error).__name__
+    return next(iter(_refusals(error)), type(error).__name__)
+
+
+def _refusals(error: Exception) -> list[str]:
+    return [words for words in map(os.strerror, _REFUSALS) if words in str(error)]
 
 
 def _size(leaf: Any) -> int:
