@@ -86,12 +86,12 @@ def main(*words: str) -> None:
             stack.enter_context(results.hold(workdir))
             cells = make_cells(config, workdir)
         failed = [cell for cell in cells if not _run(cell, cells, config, words, console)]
-    finished = [cell for cell in cells if cell not in failed]
-    if finished:
-        with cli.border():
-            table = _report(finished, config, workdir)
-        tables.show(table, console)
-        console.print(f"The table, its rows and the curves are in {workdir}/", soft_wrap=True)
+        finished = [cell for cell in cells if cell not in failed]
+        if finished:
+            with cli.border():
+                table = _report(finished, config, workdir)
+            tables.show(table, console)
+            console.print(f"The table, its rows and the curves are in {workdir}/", soft_wrap=True)
     if failed:
         names = ", ".join(f"{cell.name} on {cell.task}" for cell in failed)
         cli.fail(f"{len(failed)} of {len(cells)} trainings failed: {names}.", code=1)
