@@ -77,9 +77,7 @@ def write(
         made = pathlib.Path(folder) / "new"
         made.mkdir()
         _fill(made / "data", recording, dataset_id, provenance)
-        if path.exists():
-            path.rename(pathlib.Path(folder) / "old")
-        made.rename(path)
+        results.put_in_place(made, path)  # what was there goes with the folder
 
 
 def check_writable(directory: pathlib.Path) -> None:
