@@ -33,7 +33,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     compiled = tempfile.mkdtemp(prefix="roid_jax-compiled-")
     atexit.register(shutil.rmtree, compiled, ignore_errors=True)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 import hypothesis
 import jax

@@ -26,7 +26,9 @@ BINARIES = [
 
 def _fork(target, *given):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(BINARIES)
+    context.set_forkserver_preload(
+        [*BINARIES, "matplotlib.figure", "matplotlib.backends.backend_agg"]
+    )
     process = context.Process(target=target, args=given)
     process.start()
     return process
