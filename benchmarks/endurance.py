@@ -30,7 +30,7 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import cli
+from experiments import cli, stopping
 from roid_jax import config as cfg
 from roid_jax import memory, results
 from roid_jax.report import tables
@@ -126,7 +126,7 @@ def endure(
         training.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             training.wait(_PATIENCE)
-        if training.returncode != cli.PREEMPTED:
+        if training.returncode != stopping.PREEMPTED:
             raise Ended(f"the training did not stop with 75, but with {training.returncode}.")
     finally:
         training.kill()

@@ -28,7 +28,7 @@ from benchmarks.fuzz_kinds import KINDS
 from benchmarks.fuzz_worker import BROKEN, Outcome
 from experiments import cli
 from roid_jax import config as cfg
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.report import tables
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     with cli.border():
         for name in values.kinds:
             cfg.check_one_of("kinds", name, KINDS)
-        workdir = results.open_workdir(values.workdir)
+        workdir = directories.open_workdir(values.workdir)
     console = rich.console.Console(highlight=False, quiet=values.json)
     each = -(-values.cases // len(values.kinds))
     cases = range(each) if values.case is None else range(values.case, values.case + 1)

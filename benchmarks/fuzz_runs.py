@@ -13,7 +13,7 @@ import tensorstore as ts
 from benchmarks import fuzz_damage
 from benchmarks.fuzz_damage import Wrong
 from experiments import profiles, report_runs, revive, saved
-from roid_jax import checkpoint, key_data, results
+from roid_jax import checkpoint, directories, key_data, results
 from roid_jax import config as cfg
 
 
@@ -129,7 +129,7 @@ def read_run(folder: pathlib.Path) -> None:
     if not numbers or not np.all(np.isfinite(np.array(numbers, float))):
         raise Wrong("a score is not finite")
     report_runs.matrices([run], "offline_score")
-    pages = results.open_workdir(folder / "pages")
+    pages = directories.open_workdir(folder / "pages")
     results.write_bytes(pages / f"{run.slug}.html", b"")
 
 

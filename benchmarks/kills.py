@@ -31,7 +31,7 @@ import rich.console
 from absl import flags
 
 from experiments import cli, train, train_report
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.agents import named
 from roid_jax.report import tables
 
@@ -64,7 +64,7 @@ def main() -> None:
     with cli.border():
         for agent in values.agents:
             named.find(agent)
-        workdir = results.open_workdir(values.workdir)
+        workdir = directories.open_workdir(values.workdir)
         file = workdir / "chains.jsonl"
         chains = [Chain(**row) for row in results.read_rows(file)] if file.is_file() else []
     console = rich.console.Console(highlight=False, quiet=values.json)

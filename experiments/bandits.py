@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments import bandit_report, bandit_rows, cli, suites
 from roid_jax import config as cfg
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.linear import biased_linear, hidden_mode, play
 from roid_jax.report import tables
 
@@ -42,7 +42,7 @@ def main() -> None:
     console = rich.console.Console(highlight=False)
     with cli.border():
         config = cli.configured(suites.BANDITS[flags.FLAGS.preset])
-        workdir = results.open_workdir(flags.FLAGS.workdir)
+        workdir = directories.open_workdir(flags.FLAGS.workdir)
     chosen = PROBLEMS if flags.FLAGS.problem == "all" else (flags.FLAGS.problem,)
     seeds = np.arange(flags.FLAGS.first_seed, flags.FLAGS.first_seed + flags.FLAGS.seeds)
     studies = [run(problem, config, seeds, console) for problem in chosen]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import cli
+from experiments import stopping
 from experiments.driver import Diverged
 from experiments.suites import CollectConfig
 from roid_jax import checkpoint, evaluation, training
@@ -106,9 +106,9 @@ def train_until(
         rows = [*progress.rows, {"step": step, **evaluate(online.agent, step)}]
         progress = Progress(step, online, rows)
         checkpoints.save(step, online, {"rows": rows, "identity": problem.identity()})
-        if cli.is_asked_to_stop():
+        if stopping.is_asked():
             checkpoints.wait()
-        cli.stop_if_asked()
+        stopping.raise_if_asked()
     return progress
 
 

@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments import certificate_report, certificate_rows, cli, suites
 from roid_jax import config as cfg
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.linear import certificates, episodic, hidden_mode, play, separation
 from roid_jax.report import tables
 
@@ -40,7 +40,7 @@ def main() -> None:
     console = rich.console.Console(highlight=False)
     with cli.border():
         config = cli.configured(suites.CERTIFICATES[flags.FLAGS.preset])
-        workdir = results.open_workdir(flags.FLAGS.workdir)
+        workdir = directories.open_workdir(flags.FLAGS.workdir)
     seeds = np.arange(flags.FLAGS.first_seed, flags.FLAGS.first_seed + config.problems)
     cells = []
     with cli.track("episodic model", len(config.sizes()), console, unit="sizes") as advance:

@@ -2,19 +2,17 @@
 
 import contextlib
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
+import jax
 import ml_collections
 import rich.console
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import compiled
+from experiments import compiled, stopping
 from roid_jax import config as cfg
 from roid_jax import memory
 from roid_jax.envs.base import Failed
@@ -29,7 +27,7 @@ def define_config(default: Any) -> None:
         config_flags.DEFINE_config_dict(
             "config", tree, "Any of these fields, by its path; a profile changes them."
         )
-    except (AttributeError, KeyError):  # raised here, at definition, for a path that is not there
+    except (AttributeError, KeyError, ValueError):  # already here, for a path that is not there
         fail(_unknown_field(default))
     lines = (f"--config.{path}={value}" for path, value in paths.items())
     flags.FLAGS["config"].default_as_str = "\n".join(lines)
@@ -51,69 +49,6 @@ def border() -> Iterator[None]:
         fail(str(error), code=1)
 
 
-_stopping = threading.Event()
-_preempted = threading.Event()
-
-PREEMPTED = 75  # what sysexits.h calls a temporary failure: start it again
-
-
-class Stopped(Exception):
-    """The process was asked to end, and what it was at is safe; `code` is what it ends with."""
-
-    def __init__(self, code: int):
-        super().__init__(code)
-        self.code = code
-
-
-def mind_preemption() -> None:
-    """From here on SIGTERM is no longer the end: `stop_if_asked` says when it is."""
-    signal.signal(signal.SIGTERM, lambda number, frame: _preempted.set())
-
-
-@contextlib.contextmanager
-def passing_on(send: Callable[[int], None]) -> Iterator[None]:
-    """Has a SIGTERM that comes go on to a process that this one waits for, too."""
-
-    def both(number: int, frame: Any) -> None:
-        del frame
-        _preempted.set()
-        send(number)
-
-    before = signal.signal(signal.SIGTERM, both)
-    try:
-        if _preempted.is_set():  # it came before there was one
-            send(signal.SIGTERM)
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def is_asked_to_stop() -> bool:
-    """Whether Ctrl-C or SIGTERM came."""
-    return _stopping.is_set() or _preempted.is_set()
-
-
-def stop_if_asked() -> None:
-    """Ends the process if Ctrl-C or SIGTERM came, once those who wait for that have cleared up."""
-    if is_asked_to_stop():
-        raise Stopped(PREEMPTED if _preempted.is_set() else 130)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    """Ctrl-C: stop at the next safe point, since compiled code may be calling back; twice: now."""
-    del number, frame
-    if _stopping.is_set():
-        os._exit(130)  # files are written whole or not at all
-    _stopping.set()
-    print("\nstopping at the next safe point; once more to stop at once.", file=sys.stderr)
-
-
-def pause(seconds: float) -> None:
-    """Sleeps, and lets Ctrl-C and SIGTERM act."""
-    time.sleep(seconds)
-    stop_if_asked()
-
-
 @contextlib.contextmanager
 def track(
     title: str, total: float, console: rich.console.Console, *, unit: str, done: float = 0
@@ -123,7 +58,7 @@ def track(
 
         def advance(steps: float, score: str = "") -> None:
             show(steps, score)
-            if _stopping.is_set():
+            if stopping.is_interrupted():
                 raise KeyboardInterrupt
 
         yield advance
@@ -162,6 +97,9 @@ def run(
             rest = flags.FLAGS(argv, known_only=False)
         except flags.Error as error:
             fail(str(error))
+        for flag in map(flags.FLAGS.__getitem__, flags.FLAGS):
+            if flag.present and flag.value == "":
+                fail(f"--{flag.name} is empty; give it a value, or leave it out.")
         words = rest[1:]
         if arguments is not None and len(words) > len(arguments):
             extra = words[len(arguments)]
@@ -169,27 +107,49 @@ def run(
         return rest
 
     def guarded(argv: list[str]) -> None:
-        signal.signal(signal.SIGINT, _interrupt)
+        stopping.mind_interrupt()
         compiled.keep()
         memory.keep_little()
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # no chatter about backends that are not there
-        try:
+        with _ending_at_once():
             main(*argv[1:])
-        except KeyboardInterrupt:
-            # At once, since compiled code may still be calling back, and would wait for a Python
-            # that is shutting down; files are written whole or not at all.
-            _complain("interrupted; files already written are whole.")
-            _leave(130)
-        except Stopped as stopped:
-            why = "preempted" if stopped.code == PREEMPTED else "interrupted"
-            _complain(f"{why}; all is saved, and the same command goes on from here.")
-            _leave(stopped.code)
-        except OSError as error:  # a disk that is full, gone, or not to be written to
-            fail(str(error), code=1)
 
     define_flags()
     app.run(guarded, flags_parser=_with_help(parse))
+
+
+_NO_MEMORY = "RESOURCE_EXHAUSTED", "Out of memory"  # one of them is in what XLA says then
+
+
+@contextlib.contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Ends the process on the spot, in one line, where what it does ends before its end.
+
+    Compiled code may still be calling back, and would wait for a Python that is shutting down; and
+    Orbax has threads that wait for a save that failed. Files are written whole or not at all.
+    """
+    try:
+        yield
+    except SystemExit as ended:
+        _leave(ended.code if isinstance(ended.code, int) else 1)
+    except KeyboardInterrupt:
+        _complain("interrupted; files already written are whole.")
+        _leave(stopping.INTERRUPTED)
+    except stopping.Stopped as stopped:
+        why = "preempted" if stopped.code == stopping.PREEMPTED else "interrupted"
+        _complain(f"{why}; all is saved, and the same command goes on from here.")
+        _leave(stopped.code)
+    except OSError as error:  # a disk that is full, gone, or not to be written to
+        _complain(str(error))
+        _leave(1)
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        is_of_memory = any(words in str(error) for words in _NO_MEMORY)
+        if isinstance(error, jax.errors.JaxRuntimeError) and not is_of_memory:
+            raise
+        said = str(error).split("\n")[0] or "nothing is left"
+        _complain(f"there is not enough memory for this ({said}); ask for less at once.")
+        _leave(1)
 
 
 def _leave(code: int) -> NoReturn:

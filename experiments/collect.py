@@ -23,10 +23,10 @@ import numpy as np
 import rich.console
 from absl import flags
 
-from experiments import behaviour, cli, collect_sets, saved, suites, train_report
+from experiments import behaviour, cli, collect_sets, saved, stopping, suites, train_report
 from experiments.collect_sets import SETS
 from experiments.driver import Diverged
-from roid_jax import checkpoint, results, rollout
+from roid_jax import checkpoint, directories, results, rollout
 from roid_jax import config as cfg
 from roid_jax.agents import base
 from roid_jax.data import d4rl, minari, registry
@@ -52,7 +52,7 @@ def define_flags() -> None:
 def main() -> None:
     """Trains to each level that is asked for, and writes the sets."""
     console = rich.console.Console(highlight=False)
-    cli.mind_preemption()
+    stopping.mind_preemption()
     with contextlib.ExitStack() as stack:
         with cli.border():
             values = flags.FLAGS
@@ -60,8 +60,8 @@ def main() -> None:
             problem = behaviour.make_problem(values.task, values.physics, values.seed, config)
             name = values.name or _default_name(values.task, values.preset)
             wanted = plan(problem, name, values.sets)
-            workdir = results.open_workdir(values.workdir or f"runs/collect/{name}")
-            stack.enter_context(results.hold(workdir))
+            workdir = directories.open_workdir(values.workdir or f"runs/collect/{name}")
+            stack.enter_context(directories.hold(workdir))
             checkpoints = stack.enter_context(checkpoint.Checkpoints(workdir / "checkpoints"))
             saved.drop_broken(checkpoints, console)
             has_results = train_report.count_rows(workdir) > 0
@@ -200,7 +200,7 @@ def record(
 
         def report(rows: int, score: str) -> None:
             advance(rows, score)
-            cli.stop_if_asked()  # the training is saved, and this is made again from it
+            stopping.raise_if_asked()  # the training is saved, and this is made again from it
 
         return rollout.record(
             key, problem.wide, policy, state.online.agent, rows=rows, report=report

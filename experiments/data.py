@@ -105,7 +105,7 @@ def describe(recording: d4rl.Recording, task: str | None) -> dict:
         "timeouts": int(recording.timeouts.sum()),
         "length": _spread(lengths),
         "return": _spread(returns),
-        "histogram": np.histogram(returns, bins=20)[0].tolist(),
+        "histogram": np.histogram(returns - returns.min(), bins=20)[0].tolist(),
         "action_low": recording.actions.min(axis=0).tolist(),
         "action_high": recording.actions.max(axis=0).tolist(),
         "actions_at_bounds": float(np.mean(np.abs(recording.actions) >= 0.999)),

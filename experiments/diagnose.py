@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments import candidates, cli, report_panels, revive
 from experiments.driver import Problem, Progress
-from roid_jax import diagnosis, results, rollout
+from roid_jax import diagnosis, directories, results, rollout
 from roid_jax.report import figures, tables
 from roid_jax.report.figures import Line, Panel
 from roid_jax.types import Array
@@ -62,14 +62,14 @@ def main() -> None:
     with cli.border():
         if not values.checkpoint:
             raise ValueError("name a workdir of experiments.train with --checkpoint.")
-        folder = results.expand(values.checkpoint) / f"seed_{values.seed}"
+        folder = directories.expand(values.checkpoint) / f"seed_{values.seed}"
         problem = revive.problem_of(folder)
         if problem.agent.explain is None:
             raise ValueError(f"{problem.agent_name} has no ensemble to ask; roid has.")
         if not (folder / "offline").is_dir():
             raise ValueError(f"the offline phase of {folder} is not done.")
         progress = revive.at_handover(problem, folder)
-        out = results.open_workdir(values.out or folder, flag="--out")
+        out = directories.open_workdir(values.out or folder, flag="--out")
         if values.dataset:
             problem = revive.problem_of(folder, dataset=values.dataset)
         explained = explain(problem, progress, values.states)

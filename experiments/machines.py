@@ -15,7 +15,7 @@ import rich.console
 from absl import flags
 from jax._src import distributed  # the one place where JAX tells ids before it starts its devices
 
-from experiments import cli
+from experiments import stopping
 
 
 class Place(NamedTuple):
@@ -114,7 +114,7 @@ def wait(
         names = ", ".join(missing())
         console.print(f"Waiting for {names}, of other processes.", soft_wrap=True)
     while missing():
-        cli.pause(0.5)
+        stopping.pause(0.5)
 
 
 def _mark(workdir: pathlib.Path) -> pathlib.Path:

@@ -21,7 +21,7 @@ from absl import flags
 
 from experiments import cli, report_pages, report_panels, report_runs, report_tables, videos
 from experiments.report_runs import Run
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.envs import render
 from roid_jax.report import figures, tables
 
@@ -39,7 +39,7 @@ def main(*words: str) -> None:
         studies = [word for word in words if is_study(word)]
         others = [word for word in words if word not in studies]
         runs = report_runs.read(others) if others or not studies else []
-        out = results.open_workdir(flags.FLAGS.out, flag="--out")
+        out = directories.open_workdir(flags.FLAGS.out, flag="--out")
         if flags.FLAGS.video:
             render.require()
             for run in runs:
@@ -55,7 +55,7 @@ def main(*words: str) -> None:
 
 def is_study(word: str) -> bool:
     """Whether it is a workdir with tables and figures of the linear path."""
-    return (results.expand(word.partition("=")[2] or word) / "tables.md").is_file()
+    return (report_runs.split(word)[1] / "tables.md").is_file()
 
 
 def write(
@@ -68,7 +68,7 @@ def write(
             results.write_bytes(out / f"{name}.{suffix}", written(table).encode())
     panels = report_panels.make(runs)
     draw(out, panels)
-    pages = results.open_workdir(out / "runs")
+    pages = directories.open_workdir(out / "runs")
     for run in runs:
         video = run.folder / videos.FILE
         copy = pages / f"{run.slug}.gif" if video.is_file() else None

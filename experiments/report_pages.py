@@ -87,8 +87,7 @@ def _settings(runs: Sequence[Run]) -> tables.Table:
 
 def _study(folder: str) -> tuple[str, str]:
     """Returns the title and content of a study of bandits or certificates: tables and figures."""
-    name, _, given = folder.rpartition("=")
-    path = results.expand(given)
+    name, path = report_runs.split(folder)
     try:
         made = tables.from_markdown((path / "tables.md").read_text(encoding="utf-8"))
     except ValueError:

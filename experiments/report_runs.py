@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import train_report
-from roid_jax import results
+from roid_jax import directories, results
 
 _TASK = "--task="
 _BUDGET = ("offline_steps", "online_steps", "eval_episodes", "eval_interval")
@@ -54,11 +54,10 @@ def read(words: Sequence[str]) -> list[Run]:
         raise ValueError("name at least one workdir of experiments.train, as in runs/mine.")
     runs = []
     for word in words:
-        name, _, given = word.partition("=") if "=" in word else ("", "", word)
-        folder = results.expand(given)
+        name, folder = split(word)
         found = [*_training(name or folder.name, folder), *_sweep(name, folder)]
         if not found:
-            raise ValueError(f"there are no results of experiments.train in {given!r}.")
+            raise ValueError(f"there are no results of experiments.train in {str(folder)!r}.")
         runs += found
     for (name, task, seed), number in Counter(run[:3] for run in runs).items():
         if number > 1:
@@ -69,6 +68,14 @@ def read(words: Sequence[str]) -> list[Run]:
     if not any(run.online for run in runs):
         raise ValueError("none of these runs has come to its online phase.")
     return runs
+
+
+def split(word: str) -> tuple[str, pathlib.Path]:
+    """Returns the name, empty for none, and the workdir in `[name=]workdir`."""
+    name, _, given = word.partition("=") if "=" in word else ("", "", word)
+    if not given:
+        raise ValueError(f"{word!r} has no workdir; name one, as in runs/mine or mine=runs/mine.")
+    return name, directories.expand(given)
 
 
 def _training(name: str, folder: pathlib.Path) -> Iterator[Run]:
@@ -98,8 +105,10 @@ def read_seed(name: str, file: pathlib.Path) -> Run:
         return Run(name, task_of(about), about["run"]["seed"], rows, about, file.parent)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, LookupError) else str(error)
+        has_more = (file.parent / "checkpoints").is_dir()
+        do = "start that training again, which writes it anew" if has_more else "remove it"
         raise ValueError(
-            f"{file.parent} is not what experiments.train writes ({reason}); remove it, or name "
+            f"{file.parent} is not what experiments.train writes ({reason}); {do}, or name "
             "another workdir."
         ) from error
 

@@ -60,4 +60,5 @@ def latest(problem: Problem, folder: pathlib.Path) -> Progress:
 
 def at_handover(problem: Problem, folder: pathlib.Path) -> Progress:
     """Returns the run as it goes online: the end of its offline phase, handed over."""
-    return driver.hand_over(problem, saved.take_over(problem, [folder / "offline"]))
+    found = saved.take_over(problem, [folder / saved.OFFLINE], flag="--checkpoint")
+    return driver.hand_over(problem, found)

@@ -14,7 +14,7 @@ import rich.console
 from experiments import driver, train_report
 from experiments.driver import Problem, Progress
 from experiments.profiles import TrainConfig
-from roid_jax import checkpoint, results, seeds
+from roid_jax import checkpoint, directories, results, seeds
 from roid_jax import config as cfg
 from roid_jax.checkpoint import Checkpoints
 
@@ -150,13 +150,23 @@ def _listed(progress: Progress, i: int) -> dict[str, list[float]]:
     }
 
 
-def keep_offline(problem: Problem, progress: Progress, folders: Sequence[pathlib.Path]) -> None:
+def keep_offline(
+    problem: Problem, progress: Progress, folders: Mapping[int, pathlib.Path], stores: Stores
+) -> None:
     """Keeps the end of each seed's offline phase, for other runs to begin with."""
-    for i, (seed, folder) in enumerate(zip(problem.seeds, folders, strict=True)):
-        with Checkpoints(folder / OFFLINE, keep=1) as store:
-            if store.latest() is None:
-                notes = {"rows": progress.rows[i], "identity": offline_identity(problem, seed)}
-                store.save(progress.step, seeds.take(progress.state, progress.axes, i), notes)
+    for i, seed in enumerate(problem.seeds):
+        notes = {"rows": progress.rows[i], "identity": offline_identity(problem, seed)}
+        state = seeds.take(progress.state, progress.axes, i)
+        try:
+            with Checkpoints(folders[seed] / OFFLINE, keep=1) as store:
+                if store.latest() is None:
+                    store.save(progress.step, state, notes)
+        except checkpoint.NotSaved as error:
+            raise checkpoint.NotSaved(
+                f"cannot keep the offline phase in {folders[seed] / OFFLINE} ({error.why}); "
+                f"checkpoint {stores[seed].latest()} is whole.",
+                error.why,
+            ) from error
 
 
 def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
@@ -168,11 +178,16 @@ def offline_identity(problem: Problem, seed: int) -> dict[str, Any]:
     return {name: fields[name] for name in fields if name in kept or name.startswith(part)}
 
 
-def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
-    """Returns runs at the end of the offline phases that `keep_offline` wrote for others."""
+def take_over(
+    problem: Problem, sources: Sequence[pathlib.Path], *, flag: str = "--from_checkpoint"
+) -> Progress:
+    """Returns runs at the end of the offline phases that `keep_offline` wrote for others.
+
+    The flag is the one that named them.
+    """
     like = driver.shapes(problem, "offline")
     found = [
-        _take_over(problem, seed, source, like)
+        _take_over(problem, seed, source, like, flag)
         for seed, source in zip(problem.seeds, sources, strict=True)
     ]
     steps, states, rows = zip(*found, strict=True)
@@ -180,20 +195,20 @@ def take_over(problem: Problem, sources: Sequence[pathlib.Path]) -> Progress:
     return Progress("offline", steps[0], state, list(rows))
 
 
-def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any) -> tuple:
+def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any, flag: str) -> tuple:
     with Checkpoints(source, keep=1, read_only=True) as store:
         latest = store.latest()
         if latest is None:
             raise ValueError(f"there is no whole checkpoint in {source}.")
         notes = store.notes(latest, identity=dict, rows=list)
         identity = offline_identity(problem, seed)
-        checkpoint.require_same(notes["identity"], identity, flag="--from_checkpoint")
+        checkpoint.require_same(notes["identity"], identity, flag=flag)
         return latest, store.restore(latest, like), notes["rows"]
 
 
 def find_offline(workdir: str, seed: int) -> pathlib.Path:
     """Returns the directory with the offline phase of a seed of another run."""
-    path = results.expand(workdir) / f"seed_{seed}" / OFFLINE
+    path = directories.expand(workdir) / f"seed_{seed}" / OFFLINE
     if not path.is_dir():
         raise ValueError(
             f"there is no offline phase of seed {seed} in {workdir!r}; name the workdir of a run "

@@ -23,9 +23,18 @@ import rich.console
 import scipy.stats
 from absl import flags
 
-from experiments import cli, profiles, report, report_panels, report_runs, suites, train_report
+from experiments import (
+    cli,
+    profiles,
+    report,
+    report_panels,
+    report_runs,
+    stopping,
+    suites,
+    train_report,
+)
 from experiments.suites import SweepConfig
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.data import registry
 from roid_jax.report import tables
 
@@ -52,12 +61,11 @@ class Cell(NamedTuple):
 
 
 def _command(folder: pathlib.Path) -> list[str]:
-    """Returns the words that a training was started with; none where they cannot be read."""
+    """Returns the words that a training was started with; none where its files cannot be read."""
     try:
-        words = results.read_record(folder / "config.json").get("command")
-    except (OSError, ValueError):
+        return report_runs.read_seed("", folder / "results.jsonl").about["command"]
+    except ValueError:
         return []
-    return words if isinstance(words, list) else []
 
 
 def define_flags() -> None:
@@ -77,13 +85,13 @@ def main(*words: str) -> None:
     """Runs every training that has not finished, then shows them together."""
     values = flags.FLAGS
     console = rich.console.Console(highlight=False)
-    cli.mind_preemption()
+    stopping.mind_preemption()
     with contextlib.ExitStack() as stack:
         with cli.border():
             config = configured()
             workdir = values.workdir or f"runs/{values.suite}-{values.profile}"
-            workdir = results.open_workdir(workdir)
-            stack.enter_context(results.hold(workdir))
+            workdir = directories.open_workdir(workdir)
+            stack.enter_context(directories.hold(workdir))
             cells = make_cells(config, workdir)
         failed = [cell for cell in cells if not _run(cell, cells, config, words, console)]
         finished = [cell for cell in cells if cell not in failed]
@@ -146,21 +154,41 @@ def _run(
     console: rich.console.Console,
 ) -> bool:
     """Runs one training to its end unless it is there; returns whether it is."""
+    _wait(cell, config.num_seeds, console)
     what = f"{cells.index(cell) + 1} of {len(cells)}: {cell.name} on {cell.task}"
     if cell.is_finished(config.num_seeds, words):
         console.print(f"{what} is there.", soft_wrap=True)
         return True
-    cli.stop_if_asked()
+    stopping.raise_if_asked()
     console.print(what, soft_wrap=True)
     command = [sys.executable, "-m", "experiments.train", f"--workdir={cell.folder}", *cell.flags]
-    with subprocess.Popen([*command, *words]) as training, cli.passing_on(training.send_signal):
-        code = training.wait()
-    if code == 130:
-        raise KeyboardInterrupt
-    if code == cli.PREEMPTED:
-        raise cli.Stopped(cli.PREEMPTED)
-    cli.stop_if_asked()  # it had not begun, or was at its end
+    with subprocess.Popen([*command, *words]) as run, stopping.passing_on(run.send_signal):
+        code = run.wait()
+    stopping.raise_if_asked()  # whatever it made of that: it may have been at its end
+    if code in (stopping.INTERRUPTED, stopping.PREEMPTED):
+        raise stopping.Stopped(code)
     return code == 0
+
+
+def _wait(cell: Cell, num_seeds: int, console: rich.console.Console) -> None:
+    """Waits for a training that is at work there: of a sweep that was killed, which it outlived."""
+    for folder in filter(pathlib.Path.is_dir, cell.folders(num_seeds)):
+        is_said = False
+        while (who := _worker(folder)) is not None:
+            if not is_said:
+                console.print(f"waiting for {who}, which is at work in {folder}", soft_wrap=True)
+                is_said = True
+            stopping.pause(1.0)
+
+
+def _worker(folder: pathlib.Path) -> str | None:
+    """Returns who has a directory to itself, None for nobody."""
+    with cli.border():
+        try:
+            with directories.hold(folder):
+                return None
+        except directories.InUse as busy:
+            return busy.who
 
 
 def _report(cells: Sequence[Cell], config: SweepConfig, workdir: pathlib.Path) -> tables.Table:

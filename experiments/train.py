@@ -27,11 +27,12 @@ from experiments import (
     phases,
     profiles,
     saved,
+    stopping,
     train_report,
     videos,
 )
 from experiments.live import Live
-from roid_jax import checkpoint, results
+from roid_jax import checkpoint, directories, results
 from roid_jax import config as cfg
 from roid_jax.agents import named
 from roid_jax.agents.selector import SELECTORS
@@ -51,7 +52,9 @@ def define_flags() -> None:
     flags.DEFINE_enum("selector", None, SELECTORS, "How an ensemble chooses its actions.")
     flags.DEFINE_enum("profile", "demo", profiles.PROFILES, "How long and how large.")
     flags.DEFINE_integer("seed", 0, "The first seed.", lower_bound=0, upper_bound=2**30)
-    flags.DEFINE_integer("num_seeds", 1, "How many, side by side.", lower_bound=1)
+    flags.DEFINE_integer(
+        "num_seeds", 1, "How many, side by side.", lower_bound=1, upper_bound=10_000
+    )
     flags.DEFINE_string("workdir", None, "Where results land; runs/<what was named>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")
@@ -69,13 +72,13 @@ def main() -> None:
     values = flags.FLAGS
     if values.agent == "list":
         return tables.show(train_report.list_agents(), rich.console.Console(highlight=False))
-    cli.mind_preemption()
+    stopping.mind_preemption()
     everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
         config = asked.configured()
         place = machines.meet()
         numbers = machines.share(everyone, place)
-        workdir = results.open_workdir(values.workdir or f"runs/{asked.run_name()}")
+        workdir = directories.open_workdir(values.workdir or f"runs/{asked.run_name()}")
         folders = {n: workdir / f"seed_{n}" for n in everyone}
         machines.part(place, workdir)
         data = asked.dataset_name()
@@ -90,7 +93,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         with cli.border():
             for n in numbers:
-                stack.enter_context(results.hold(results.open_workdir(folders[n])))
+                stack.enter_context(directories.hold(directories.open_workdir(folders[n])))
             stores = {
                 n: stack.enter_context(checkpoint.Checkpoints(folders[n] / "checkpoints"))
                 for n in numbers
@@ -144,7 +147,7 @@ def run(
         for phase in ("offline", "online"):
             if state.phase == "offline" and phase == "online":
                 with cli.border():
-                    saved.keep_offline(problem, state, [folders[seed] for seed in problem.seeds])
+                    saved.keep_offline(problem, state, folders, stores)
                 state = driver.hand_over(problem, state)
             if state.phase == phase:
                 state = _run_phase(problem, state, folders, stores, live, console)
@@ -208,13 +211,13 @@ def _run_phase(
         ) as advance:
             for after in phases.run_phase(problem, state, advance):
                 state = after
-                if state.is_evaluated or cli.is_asked_to_stop():
+                if state.is_evaluated or stopping.is_asked():
                     saved.save(problem, state, stores)
                 if state.is_evaluated:
                     live.add(state)
-                if cli.is_asked_to_stop():
+                if stopping.is_asked():
                     saved.wait(stores)
-                cli.stop_if_asked()
+                stopping.raise_if_asked()
     except checkpoint.NotSaved:  # it says itself what there is
         raise
     except (driver.Diverged, OSError) as error:

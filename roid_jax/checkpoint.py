@@ -19,13 +19,14 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import key_data, memory, orbax_checks, orbax_quiet, packing
+from roid_jax import directories, key_data, memory, orbax_checks, orbax_quiet, packing
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
 _CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of arrays:notes; which arrays
 _CHANGED = "its bytes have changed"
 _REMOVE = "remove it to go on from the one before, or take another directory"
+_TAKE = "take another directory, or make it anew where it was made"
 
 
 class Broken(ValueError):
@@ -33,7 +34,11 @@ class Broken(ValueError):
 
 
 class NotSaved(OSError):
-    """A checkpoint could not be written; those before it are as they were."""
+    """A checkpoint could not be written, for the reason `why`; those before it are as they were."""
+
+    def __init__(self, message: str, why: str):
+        super().__init__(message)
+        self.why = why
 
 
 class Checkpoints:
@@ -46,18 +51,19 @@ class Checkpoints:
         orbax_quiet.hear_it_once()
         orbax_quiet.count_nothing()
         folder = pathlib.Path(directory).expanduser().absolute()
-        self._keep = keep
+        self._keep, self._do = keep, _TAKE if read_only else _REMOVE
         # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
         # which complains where a run ends at once.
         for half in () if read_only else folder.glob("*.orbax-checkpoint-tmp*"):
             shutil.rmtree(half, ignore_errors=True)
         steps = [one for one in folder.glob("*") if one.name.isdigit()]
         lost = [one for one in steps if not orbax_checks.can_be_listed(one)]
-        self._moved = [] if read_only else [_put_aside(one) for one in lost]
+        self._moved = [] if read_only else [directories.put_aside(one) for one in lost]
         try:
             self._manager = ocp.CheckpointManager(folder, options=_options(keep, read_only))
         except OSError as error:
-            raise NotSaved(f"cannot keep checkpoints in {folder} ({error.strerror}).") from error
+            why = str(error.strerror)
+            raise NotSaved(f"cannot keep checkpoints in {folder} ({why}).", why) from error
         except Exception as error:  # Orbax raises whatever its parts do
             raise ValueError(
                 f"cannot open the checkpoints in {folder} ({type(error).__name__}); take another "
@@ -87,12 +93,12 @@ class Checkpoints:
         try:
             yield
         except Exception as error:  # Orbax raises whatever its parts do
-            words = str(error).split("; ")[-1].split("\n")[0]
+            why = str(error).split("; ")[-1].split("\n")[0]
             self._manager.reload()
             steps = self._manager.all_steps()
             kept = f"checkpoint {max(steps)} is whole" if steps else "there is none before it"
             raise NotSaved(
-                f"cannot write a checkpoint to {self._manager.directory} ({words}); {kept}."
+                f"cannot write a checkpoint to {self._manager.directory} ({why}); {kept}.", why
             ) from error
 
     def drop_broken(self) -> list[pathlib.Path]:
@@ -106,7 +112,7 @@ class Checkpoints:
             try:
                 self._require_whole(step, self._state(step))
             except Broken:
-                moved.append(_put_aside(self._folder(step)))
+                moved.append(directories.put_aside(self._folder(step)))
         if moved:
             self._manager.reload()
         return moved
@@ -208,8 +214,8 @@ class Checkpoints:
     def _folder(self, step: int) -> pathlib.Path:
         return pathlib.Path(self._manager.directory) / str(step)
 
-    def _unreadable(self, step: int, why: str, *, do: str = _REMOVE) -> str:
-        return f"cannot read the checkpoint {self._folder(step)} ({why}); {do}."
+    def _unreadable(self, step: int, why: str, *, do: str = "") -> str:
+        return f"cannot read the checkpoint {self._folder(step)} ({why}); {do or self._do}."
 
 
 def _options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:
@@ -225,15 +231,6 @@ def _options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:
         create=not read_only,
         save_root_metadata=False,  # its own thread may outlive a run that ends at once
     )
-
-
-def _put_aside(folder: pathlib.Path) -> pathlib.Path:
-    """Renames a checkpoint that cannot be read; returns where it is now."""
-    path = folder.with_name(f"{folder.name}.broken")
-    number, free = 0, path
-    while free.exists():
-        number, free = number + 1, path.with_name(f"{path.name}-{number + 1}")
-    return folder.rename(free)
 
 
 def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None:

@@ -63,7 +63,9 @@ def is_of_this_machine(error: Exception) -> bool:
 
 def in_short(error: Exception) -> str:
     """Returns what a machine said of why it could not, in a few words."""
-    return next(iter(_refusals(error)), type(error).__name__)
+    of_files = "its files are not what was written"
+    kind = of_files if type(error) is Exception else type(error).__name__
+    return next(iter(_refusals(error)), kind)
 
 
 def _refusals(error: Exception) -> list[str]:

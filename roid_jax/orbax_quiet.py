@@ -9,13 +9,15 @@ from typing import Any
 import tensorstore
 
 _CLOSED = "Event loop is closed"
+_ORBAX = f"{os.sep}orbax{os.sep}"  # in the path of each of its files
 
 
 def hear_it_once() -> None:
     """Drops what Orbax's threads print of a failure beside raising it: one line says it all.
 
     It leaves its event loop at the first array that cannot be read; those still on their way then
-    find it closed, and say so. What cannot be written it logs, with where in itself that was.
+    find it closed, and say so, or fail as Python ends. What cannot be written it logs, with where
+    in itself that was.
     """
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     logging.getLogger("absl").addFilter(_is_news)
@@ -34,12 +36,14 @@ def count_nothing() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and f"{os.sep}orbax{os.sep}" in record.pathname)
+    return not (record.exc_info and _ORBAX in record.pathname)
 
 
 _before: list[Callable] = []
 
 
 def _hook(raised: Any) -> None:
-    if not (raised.exc_type is RuntimeError and str(raised.exc_value) == _CLOSED):
+    is_closed = raised.exc_type is RuntimeError and str(raised.exc_value) == _CLOSED
+    on_its_way = getattr(raised.object, "cr_code", None)  # of a coroutine
+    if not is_closed and not (on_its_way and _ORBAX in on_its_way.co_filename):
         _before[0](raised)

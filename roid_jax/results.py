@@ -1,9 +1,6 @@
 """The door to disk for results: rows, the resolved configuration, versions; whole or not at all."""
 
-import contextlib
 import csv
-import ctypes
-import fcntl
 import importlib.metadata
 import io
 import json
@@ -13,7 +10,7 @@ import pathlib
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -23,8 +20,6 @@ import roid_jax
 Row = Mapping[str, Any]
 
 _LIMIT_BYTES = 256 * 2**20  # of a file with JSON; ours have a thousandth
-
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE in fcntl.h and stdio.h
 
 _PACKAGES = (
     "jax",
@@ -38,77 +33,6 @@ _PACKAGES = (
     "chex",
     "orbax-checkpoint",
 )
-
-
-def expand(path: str | os.PathLike) -> pathlib.Path:
-    """Returns a path with its `~` made plain, or raises a ValueError of one line."""
-    try:
-        return pathlib.Path(path).expanduser()
-    except RuntimeError as error:
-        raise ValueError(
-            f"cannot tell whose home {str(path)!r} is in; write it in full."
-        ) from error
-
-
-def open_workdir(path: str | os.PathLike, *, flag: str = "--workdir") -> pathlib.Path:
-    """Makes the directory if it is not there, and returns it if it can be written to.
-
-    The flag is the one that named it.
-    """
-    if not str(path):
-        raise ValueError(f"the workdir has no name; name a directory with {flag}.")
-    workdir = expand(path)
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=workdir):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"cannot write results to {str(workdir)!r} ({error.strerror}); "
-            f"name a directory you can write to with {flag}."
-        ) from error
-    return workdir
-
-
-@contextlib.contextmanager
-def hold(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps a directory to this process while the block runs; a ValueError if another has it.
-
-    The lock is the system's, so it ends with the process, however that ends. (On disks that know
-    no locks there is none.)
-    """
-    how = {"encoding": "utf-8", "errors": "replace", "opener": _open_no_link}
-    with open(folder / ".lock", "a+", **how) as file, _opened(folder) as whole:
-        # The directory as well, so that removing the file lets nobody in; not the directory alone,
-        # since NFS locks only what is open for writing.
-        for one in (file, whole):
-            try:
-                fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                who = file.read().strip() or "another process"
-                raise ValueError(
-                    f"{str(folder)!r} is in use by {who}; wait for it, or name another --workdir."
-                ) from None
-            except OSError:
-                pass
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
-
-
-@contextlib.contextmanager
-def _opened(folder: pathlib.Path) -> Iterator[int]:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o644)  # a link may lead out of the directory
 
 
 def versions() -> dict[str, str]:
@@ -142,28 +66,6 @@ def write_bytes(path: pathlib.Path, content: bytes | memoryview) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def put_in_place(made: pathlib.Path, path: pathlib.Path) -> None:
-    """Gives a directory another's name; the other, if there is one, gets its.
-
-    In one step where the system can, so that a kill at any time leaves the one or the other there.
-    """
-    if not path.exists():
-        made.rename(path)
-    elif not _exchange(made, path):
-        aside = made.with_name(f"{made.name}.before")
-        path.rename(aside)
-        made.rename(path)
-        aside.rename(made)
-
-
-def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
-    """Has two directories change names; whether this system and disk can do that."""
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux's
-    return rename is not None and not rename(
-        _HERE, os.fsencode(one.absolute()), _HERE, os.fsencode(other.absolute()), _EXCHANGE
-    )
 
 
 def _unwritten(path: pathlib.Path, error: OSError) -> OSError:

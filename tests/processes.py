@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).parent.parent
 BINARIES = [
@@ -125,3 +126,11 @@ def call(binary, *flags, timeout=600, **environment):
         if run.returncode is None:
             run.send_signal(signal.SIGKILL)
     return subprocess.CompletedProcess([binary, *flags], run.returncode, stdout, stderr)
+
+
+def wait_for(condition, run):
+    """Waits until something is so, while a process runs."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)

@@ -23,7 +23,13 @@ LAYERS = [
     {"roid_jax.networks", "roid_jax.losses", "roid_jax.replay"},
     {"roid_jax.checkpoint", "roid_jax.results"},
     {"roid_jax.report"},
-    {"roid_jax.config", "roid_jax.orbax_quiet", "roid_jax.orbax_checks", "roid_jax.compiler"},
+    {
+        "roid_jax.config",
+        "roid_jax.directories",
+        "roid_jax.orbax_quiet",
+        "roid_jax.orbax_checks",
+        "roid_jax.compiler",
+    },
     {"roid_jax.types", "roid_jax.memory", "roid_jax.key_data", "roid_jax.packing"},
 ]
 SOURCES = sorted(

@@ -10,8 +10,8 @@ import processes
 import pytest
 import rich.console
 
-from experiments import behaviour, cli, collect, collect_sets, suites
-from roid_jax import checkpoint, results
+from experiments import behaviour, collect, collect_sets, stopping, suites
+from roid_jax import checkpoint, directories
 from roid_jax.data import load, minari, prepare, registry
 
 SETS = ("random", "medium", "medium-replay", "expert")
@@ -90,9 +90,9 @@ def test_ctrl_c_stops_at_a_safe_point_and_keeps_what_was_saved(tmp_path):
 def test_a_set_that_is_being_recorded_is_given_up_when_asked_to_stop(monkeypatch):
     problem = behaviour.make_problem("hopper", "d4rl", 0, suites.COLLECT["smoke"])
     agent = types.SimpleNamespace(online=types.SimpleNamespace(agent=()))
-    monkeypatch.setattr(cli, "is_asked_to_stop", lambda: True)
+    monkeypatch.setattr(stopping, "is_asked", lambda: True)
     console = rich.console.Console(quiet=True)
-    with pytest.raises(cli.Stopped):
+    with pytest.raises(stopping.Stopped):
         collect.record(problem, "random", agent, console)
 
 
@@ -135,7 +135,7 @@ def test_a_policy_without_sense_stops_the_training_in_one_line(tmp_path):
 def test_results_without_a_checkpoint_are_not_overwritten_nor_shared(home, tmp_path):
     shutil.copytree(home / "work", tmp_path / "work")
     flags = "--preset=smoke", "--name=another", f"--workdir={tmp_path / 'work'}"
-    with results.hold(tmp_path / "work"):
+    with directories.hold(tmp_path / "work"):
         assert "is in use by process" in call(tmp_path, *flags).stderr
     shutil.rmtree(tmp_path / "work" / "checkpoints")
     done = call(tmp_path, *flags)

@@ -169,6 +169,14 @@ def test_odd_but_legal_data_is_described_without_a_warning(tmp_path, number, wid
     assert json.loads(done.stdout)["directions_covered"] == 0.0  # all states are alike
 
 
+def test_returns_that_are_large_and_alike_are_described(tmp_path):
+    large = {"rewards": np.full(5, 3e38, np.float32)}
+    path = write_rows(tmp_path / "mine.hdf5", 5, 1, **large)
+    done = call("describe", f"hdf5:{path}", "--json", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert sum(json.loads(done.stdout)["histogram"]) == json.loads(done.stdout)["episodes"]
+
+
 def test_data_of_another_width_than_its_task_is_refused(tmp_path):
     path = write_rows(tmp_path / "hopper.hdf5", width=7)
     done = call("describe", f"hdf5:{path}", XDG_CACHE_HOME=str(tmp_path))

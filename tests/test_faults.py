@@ -5,13 +5,13 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
 
 import damages
 import h5py
 import numpy as np
 import pytest
 import smoke_runs
+from processes import wait_for
 from smoke_runs import call, summary
 
 MORE = "--config.online_steps=110"  # a run that ended goes on for some steps
@@ -32,13 +32,6 @@ def longer(home):
     done = call(home, f"--workdir={home / 'longer'}", MORE)
     assert done.returncode == 0, done.stderr
     return summary(home / "longer")["digest"]
-
-
-def wait_for(condition, run):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def assert_one_line(done, code, *words):
@@ -125,12 +118,19 @@ def test_a_stop_that_cannot_be_saved_is_not_called_saved(home, longer, tmp_path)
     assert summary(workdir)["digest"] == longer
 
 
-def test_an_offline_phase_that_is_broken_is_not_taken_over(home, tmp_path):
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (damages.flip, "its bytes have changed"),
+        (damages.cut, "its files are not what was written"),
+    ],
+)
+def test_an_offline_phase_that_is_broken_is_not_taken_over(home, tmp_path, damage, why):
     other = tmp_path / "other"
     shutil.copytree(home / "whole" / "seed_0" / "offline", other / "seed_0" / "offline")
-    damages.flip(damages.largest(other))
+    damage(damages.largest(other))
     done = call(home, f"--workdir={tmp_path / 'mine'}", f"--from_checkpoint={other}")
-    assert_one_line(done, 2, "cannot read the checkpoint", "its bytes have changed")
+    assert_one_line(done, 2, "cannot read the checkpoint", why, "take another")
     assert [one.name for one in (other / "seed_0" / "offline").iterdir()] == ["100"]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from benchmarks import fuzz, fuzz_damage, fuzz_data, fuzz_kinds, fuzz_runs, fuzz_worker
 from experiments import report, report_runs, report_tables
-from roid_jax import results
+from roid_jax import directories
 from roid_jax.data import d4rl, load
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -217,7 +217,7 @@ def test_names_that_lead_out_of_a_directory_do_not(tmp_path, word):
     about["run"] |= {"dataset": f"d4rl:{word}", "env": word}
     file.write_text(json.dumps(about))
     runs = report_runs.read([str(tmp_path / "run")])
-    out = results.open_workdir(tmp_path / "out")
+    out = directories.open_workdir(tmp_path / "out")
     report.write(out, runs, report_tables.make(runs), [])
     (page,) = (out / "runs").iterdir()
     assert page.parent == out / "runs" and page.suffix == ".html"

@@ -124,12 +124,16 @@ def test_what_an_environment_gives_is_numbers_or_a_line_that_says_what_it_was(fr
     assert np.all(np.isnan(reward)) and env.fault() == f"ValueError: {said}"
 
 
-def test_an_environment_that_cannot_be_made_is_told_in_one_line():
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(KeyError("no such robot"), "'no such robot'"), (SystemExit(3), "SystemExit: 3")],
+)
+def test_an_environment_that_cannot_be_made_is_told_in_one_line(error, said):
     def make():
-        raise KeyError("no such robot")
+        raise error
 
     gymnasium.register("Unmade-v0", make)
-    with pytest.raises(ValueError, match="cannot make 'Unmade-v0': 'no such robot'"):
+    with pytest.raises(ValueError, match=f"cannot make 'Unmade-v0': {said}"):
         gymnasium_host.make("Unmade-v0")
     gymnasium.registry.pop("Unmade-v0")
 

@@ -1,4 +1,5 @@
 import hashlib
+import json
 import os
 import time
 
@@ -40,6 +41,21 @@ def test_a_file_that_changed_is_read_again(tmp_path):
     write(path, changed)
     os.utime(path, ns=(time.time_ns(), time.time_ns() + 1))
     same(load.load(f"hdf5:{path}"), d4rl.read(path))
+
+
+def test_a_dataset_whose_bounds_changed_is_read_again(tmp_path):
+    recording = d4rl.read(write(tmp_path / "data.hdf5", rows()))
+    path = tmp_path / "minari" / "mine" / "set-v0"
+    minari.write(path, recording, dataset_id="mine/set-v0", provenance={})
+    before = load.load("minari:mine/set-v0")
+    metadata = json.loads((path / "data" / "metadata.json").read_text())
+    space = json.loads(metadata["action_space"])
+    space |= {"low": [4.0 * bound for bound in space["low"]]}
+    space |= {"high": [4.0 * bound for bound in space["high"]]}
+    metadata["action_space"] = json.dumps(space)
+    (path / "data" / "metadata.json").write_text(json.dumps(metadata))
+    after = load.load("minari:mine/set-v0")
+    np.testing.assert_allclose(after.actions, before.actions / 4.0, atol=1e-6)
 
 
 def test_a_damaged_copy_is_made_afresh(tmp_path):

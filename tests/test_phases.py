@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from types import SimpleNamespace
 
 import h5py
 import jax
@@ -119,6 +120,7 @@ def test_an_offline_phase_that_cannot_be_kept_is_said(made, tmp_path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "save", save)
-    said = r"cannot write a checkpoint to .*offline \(.*No space left on device\); there is none"
+    said = r"cannot keep the offline phase in .*offline \(.*No space left.*\); checkpoint 5 is"
+    stores = {7: SimpleNamespace(latest=lambda: 5)}
     with pytest.raises(checkpoint.NotSaved, match=said):
-        saved.keep_offline(made, driver.begin(made), [tmp_path])
+        saved.keep_offline(made, driver.begin(made), {7: tmp_path}, stores)

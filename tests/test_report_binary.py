@@ -11,7 +11,7 @@ import processes
 import pytest
 
 from experiments import quoted, report, report_runs, report_tables
-from roid_jax import results
+from roid_jax import directories
 from roid_jax.evaluation import REFERENCE_RETURNS
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -21,7 +21,9 @@ TASKS = ("hopper-medium-v2", "halfcheetah-medium-v2")
 def write(out, *words, studies=()):
     """Writes a report as the binary does, in this process."""
     runs = report_runs.read(list(map(str, words)))
-    report.write(results.open_workdir(out), runs, report_tables.make(runs), list(map(str, studies)))
+    report.write(
+        directories.open_workdir(out), runs, report_tables.make(runs), list(map(str, studies))
+    )
 
 
 call = functools.partial(processes.call, "experiments.report")
@@ -146,6 +148,23 @@ def test_results_that_cannot_be_read_are_refused(tmp_path, content):
     (tmp_path / "mine/seed_0/results.jsonl").write_text(content)
     with pytest.raises(ValueError, match=r"is not what experiments.train writes|has come to its"):
         report_runs.read([str(tmp_path / "mine")])
+
+
+def test_results_that_cannot_be_read_and_can_be_made_again_are_not_to_be_removed(tmp_path):
+    made_runs.write(tmp_path / "mine", name="roid", task=TASKS[0], seed=0)
+    (tmp_path / "mine/seed_0/results.jsonl").write_text("{")
+    with pytest.raises(ValueError, match=r"JSON.*; remove it, or name another workdir"):
+        report_runs.read([str(tmp_path / "mine")])
+    (tmp_path / "mine/seed_0/checkpoints").mkdir()
+    with pytest.raises(ValueError, match="; start that training again, which writes it anew"):
+        report_runs.read([str(tmp_path / "mine")])
+
+
+@pytest.mark.parametrize("word", ["", "mine=", "="])
+def test_a_workdir_without_a_name_is_refused(tmp_path, word):
+    done = call(word, f"--out={tmp_path / 'out'}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert f"{word!r} has no workdir" in done.stderr
 
 
 def test_what_cannot_be_read_gets_one_line(tmp_path):

@@ -1,6 +1,5 @@
 import json
 import os
-import sys
 
 import pytest
 
@@ -48,54 +47,6 @@ def test_the_configuration_is_written_with_command_and_versions(tmp_path):
     assert record["config"] == {"steps": 3}
     assert record["versions"]["jax"] and record["versions"]["device"]
     assert isinstance(record["command"], list)
-
-
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
-    outside = tmp_path / "outside"
-    outside.write_text("mine")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".lock").symlink_to(outside)
-    with pytest.raises(OSError, match="symbolic link"), results.hold(tmp_path / "run"):
-        pass
-    assert outside.read_text() == "mine"
-
-
-def test_a_directory_that_is_held_stays_so_when_its_lock_is_removed(tmp_path):
-    with results.hold(tmp_path):
-        (tmp_path / ".lock").unlink()
-        with pytest.raises(ValueError, match="is in use by another process"):
-            results.hold(tmp_path).__enter__()
-    with results.hold(tmp_path):
-        assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on ")
-
-
-@pytest.mark.parametrize("is_able", [True, False])
-def test_a_directory_takes_anothers_place_and_name(tmp_path, monkeypatch, is_able):
-    if not is_able:
-        monkeypatch.setattr(results, "_exchange", lambda one, other: False)
-    for name in ("first", "second"):
-        (tmp_path / "made").mkdir(exist_ok=True)
-        (tmp_path / "made" / name).touch()
-        results.put_in_place(tmp_path / "made", tmp_path / "there")
-    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    assert found == ["made", "made/first", "there", "there/second"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it takes several steps")
-def test_directories_change_names_in_one_step_on_linux(tmp_path):
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).touch()
-    assert results._exchange(tmp_path / "one", tmp_path / "other")
-    assert (tmp_path / "one" / "other").exists() and (tmp_path / "other" / "one").exists()
-    assert not results._exchange(tmp_path / "one", tmp_path / "nothing")
-
-
-def test_a_workdir_is_made_and_one_that_cannot_be_is_refused_in_one_line(tmp_path):
-    assert results.open_workdir(tmp_path / "a" / "b").is_dir()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"cannot write results to .*file.*--workdir"):
-        results.open_workdir(tmp_path / "file")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,19 @@
 """`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
 
+import os
 import pathlib
 import signal
-import time
 
 import numpy as np
 import processes
 import pytest
+from processes import wait_for
 from smoke_runs import homes, rows, summary
 
 from experiments import suites, sweep
 from experiments.report_runs import Run
 from experiments.suites import SweepConfig
-from roid_jax import results
+from roid_jax import directories
 
 
 def call(home, *flags):
@@ -43,23 +44,27 @@ def test_every_selector_goes_on_from_one_offline_phase_and_finished_cells_are_sk
     assert "| hopper-medium-v2 | greedy | 2 |" in (workdir / "table.md").read_text()
     again = call(tmp_path, *asked)
     assert again.stdout.count("is there.") == 2 and "offline, 2 seeds" not in again.stdout
+    lost = folder / "greedy" / "seed_0" / "results.jsonl"
+    whole = lost.read_bytes()
+    lost.write_bytes(whole[:-30])
+    again = call(tmp_path, *asked)
+    assert again.stdout.count("is there.") == 1 and lost.read_bytes() == whole, again.stderr
     longer = call(tmp_path, *asked[:-2], "--selectors=ids", "--", "--config.online_steps=100")
     assert longer.returncode == 0 and "is there." not in longer.stdout
     assert rows(folder / "ids")[-1]["step"] == 100
 
 
 def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path):
-    done = call(
-        tmp_path,
-        "--suite=d4rl_table",
-        "--agents=rlpd",
-        "--tasks=hopper-medium-v2,walker2d-medium-v2",
-        "--num_seeds=1",
-        "--dataset=embedded:hopper-medium",
-        f"--workdir={tmp_path / 'table'}",
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
+    asked = ("--suite=d4rl_table", "--agents=rlpd", "--num_seeds=1")
+    asked += ("--tasks=hopper-medium-v2,walker2d-medium-v2", "--dataset=embedded:hopper-medium")
+    asked += (f"--workdir={tmp_path / 'table'}",)
+    folder = directories.open_workdir(tmp_path / "table" / "hopper-medium-v2" / "rlpd" / "seed_0")
+    with directories.hold(folder):  # as a training has it that outlived its sweep
+        run = processes.start("experiments.sweep", "--profile=smoke", *asked, **homes(tmp_path))
+        wait_for(lambda: f"waiting for process {os.getpid()} on" in run.said(), run)
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 1 and "Traceback" not in said
+    last = said.splitlines()[-1]
     assert last == "error: 1 of 2 trainings failed: rlpd on walker2d-medium-v2."
     assert "| hopper-medium-v2 | rlpd | 1 |" in (tmp_path / "table" / "table.md").read_text()
 
@@ -70,28 +75,22 @@ def test_a_sweep_that_is_asked_to_stop_asks_its_training_and_goes_on_later(tmp_p
     folder = tmp_path / "table" / "hopper-medium-v2" / "rlpd" / "seed_0"
     sweep_words = ("experiments.sweep", "--profile=smoke", *asked, "--config.online_steps=1000")
     run = processes.start(*sweep_words, **homes(tmp_path))
-    deadline = time.monotonic() + 300
-    while not (folder / "checkpoints" / "1").is_dir():
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    run.send_signal(signal.SIGTERM)
+    wait_for((folder / "checkpoints" / "1").is_dir, run)
+    run.send_signal(signal.SIGINT)  # to the sweep alone; a terminal sends it to both
     run.communicate(timeout=300)
-    assert run.returncode == 75 and not (folder / "summary.json").exists()
-    assert results.hold(folder).__enter__() is None, "its training has ended too"
+    assert run.returncode == 130 and not (folder / "summary.json").exists()
+    assert directories.hold(folder).__enter__() is None, "its training has ended too"
 
 
 def test_a_sweep_that_is_asked_to_stop_before_its_training_has_begun_begins_no_other(tmp_path):
     asked = ("--suite=d4rl_table", "--agents=rlpd,td3bc", "--tasks=hopper-medium-v2")
     asked += ("--num_seeds=1", "--dataset=embedded:hopper-medium")
     asked += (f"--workdir={tmp_path / 'table'}",)
-    with results.hold(results.open_workdir(tmp_path / "table")):
+    with directories.hold(directories.open_workdir(tmp_path / "table")):
         refused = call(tmp_path, *asked)
     assert refused.returncode == 2 and "is in use by process" in refused.stderr
     run = processes.start("experiments.sweep", "--profile=smoke", *asked, **homes(tmp_path))
-    deadline = time.monotonic() + 300
-    while "1 of 2" not in run.said():
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: "1 of 2" in run.said(), run)
     run.send_signal(signal.SIGTERM)
     said, complained = run.communicate(timeout=300)
     assert run.returncode == 75 and "2 of 2" not in said, complained

@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from roid_jax import memory, results
+from roid_jax import directories, memory, results
 from roid_jax.data import d4rl, minari, prepare, published, registry
 from roid_jax.data.d4rl import Recording
 
@@ -64,17 +64,18 @@ def import_file(
 def cache_directory() -> pathlib.Path:
     """Returns where recordings are kept as they are in memory: `$XDG_CACHE_HOME/roid_jax`."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return results.expand(home) / "roid_jax" / "recordings"
+    return directories.expand(home) / "roid_jax" / "recordings"
 
 
 def _cache_file(source: registry.Source) -> pathlib.Path | None:
     """Returns where a source's copy belongs; another file of the same name has another place."""
-    file = source.path / "data" / "main_data.hdf5" if source.kind == "minari" else source.path
+    files = minari.files(source.path) if source.kind == "minari" else [source.path]
     try:
-        status = file.stat()
+        states = [file.stat() for file in files]
     except OSError:
         return None  # reading it will say what is wrong
-    identity = (_CACHE_VERSION, str(file.resolve()), status.st_size, status.st_mtime_ns)
+    changes = [(state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states]
+    identity = (_CACHE_VERSION, str(source.path.resolve()), changes)
     return cache_directory() / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.npz"
 
 

@@ -17,7 +17,7 @@ from minari import __version__ as minari_version
 from minari.data_collector import EpisodeBuffer
 from minari.dataset.minari_storage import METADATA_FILE_NAME, MinariStorage
 
-from roid_jax import results
+from roid_jax import directories, results
 from roid_jax.data import hdf5, prepare
 from roid_jax.data.d4rl import Recording
 
@@ -33,6 +33,8 @@ _FLAWS = (
     ArithmeticError,
     AttributeError,
 )
+
+_DATA = "main_data.hdf5"
 
 # What is read of an episode, with its number of axes.
 _AXES = {"observations": 2, "actions": 2, "rewards": 1, "terminations": 1, "truncations": 1}
@@ -77,7 +79,7 @@ def write(
         made = pathlib.Path(folder) / "new"
         made.mkdir()
         _fill(made / "data", recording, dataset_id, provenance)
-        results.put_in_place(made, path)  # what was there goes with the folder
+        directories.put_in_place(made, path)  # what was there goes with the folder
 
 
 def check_writable(directory: pathlib.Path) -> None:
@@ -97,6 +99,11 @@ def provenance(path: str | os.PathLike) -> dict[str, Any]:
     """Returns where a dataset says it comes from; nothing for one that was made elsewhere."""
     found = results.read_record(_metadata_file(pathlib.Path(path))).get("provenance")
     return found if isinstance(found, dict) else {}
+
+
+def files(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns what a dataset's numbers depend on: its data, and the spaces in its metadata."""
+    return [path / "data" / _DATA, _metadata_file(path)]
 
 
 def _metadata_file(path: pathlib.Path) -> pathlib.Path:
@@ -128,7 +135,7 @@ def _read_episodes(storage: MinariStorage) -> list[dict[str, np.ndarray]]:
     numbers = range(storage.total_episodes)
     if storage.FORMAT != "hdf5":
         return list(storage.get_episodes(numbers))
-    with hdf5.reading(storage.data_path / "main_data.hdf5") as reader:
+    with hdf5.reading(storage.data_path / _DATA) as reader:
         return [
             {key: reader.numbers(f"episode_{i}/{key}", axes=axes) for key, axes in _AXES.items()}
             for i in numbers

@@ -13,8 +13,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from roid_jax import results
 from roid_jax.data.published import TASKS, Entry, find
+from roid_jax.directories import expand
 
 EMBEDDED = pathlib.Path(__file__).parent / "embedded"
 
@@ -23,7 +23,7 @@ def directories() -> list[pathlib.Path]:
     """Returns where D4RL files are looked for, in order."""
     chosen = os.environ.get("D4RL_DATASET_DIR")
     standard = pathlib.Path.home() / ".d4rl" / "datasets"
-    return [results.expand(chosen), standard] if chosen else [standard]
+    return [expand(chosen), standard] if chosen else [standard]
 
 
 class Source(NamedTuple):
@@ -55,7 +55,7 @@ def minari_directory() -> pathlib.Path:
     """Returns where Minari keeps its datasets."""
     chosen = os.environ.get("MINARI_DATASETS_PATH")
     standard = pathlib.Path.home() / ".minari" / "datasets"
-    return results.expand(chosen) if chosen else standard
+    return expand(chosen) if chosen else standard
 
 
 def minari_path(dataset_id: str) -> pathlib.Path:
@@ -93,7 +93,7 @@ def _find_d4rl(name: str) -> Source:
 
 
 def _find_hdf5(path: str) -> Source:
-    return Source("hdf5", results.expand(path))
+    return Source("hdf5", expand(path))
 
 
 def _find_minari(dataset_id: str) -> Source:

@@ -56,8 +56,9 @@ def make(env_id: str, **options) -> base.Environment:
 def _open(env_id: str, options: dict) -> gymnasium.Env:
     try:
         return gymnasium.make(env_id, **options)
-    except Exception as error:  # whatever a user's environment raises
-        raise ValueError(f"Gymnasium cannot make {env_id!r}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's environment raises
+        said = f"{type(error).__name__}: {error}" if isinstance(error, SystemExit) else error
+        raise ValueError(f"Gymnasium cannot make {env_id!r}: {said}") from error
 
 
 def _size(env_id: str, env: gymnasium.Env, kind: str) -> int:
