@@ -29,14 +29,17 @@ cli.run(main, lambda: None)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_binary_that_still_imports_ends_at_once_and_says_nothing(tmp_path, number):
     (tmp_path / "jax.py").write_text(NOTHING_IS_IMPORTED_FOR_LONG)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "experiments.train"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # as in a terminal
-    )
+    before = signal.signal(number, signal.SIG_DFL)  # it inherits this, as from a terminal's shell
+    try:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "experiments.train"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        signal.signal(number, before)
     wait_for((tmp_path / "begun").exists, run)
     run.send_signal(number)
     said = run.communicate(timeout=300)
