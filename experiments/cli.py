@@ -98,7 +98,7 @@ def run(
         except flags.Error as error:
             fail(str(error))
         for flag in map(flags.FLAGS.__getitem__, flags.FLAGS):
-            if flag.present and flag.value == "":
+            if flag.present and flag.value in ("", []):
                 fail(f"--{flag.name} is empty; give it a value, or leave it out.")
         words = rest[1:]
         if arguments is not None and len(words) > len(arguments):
@@ -132,7 +132,9 @@ def _ending_at_once() -> Iterator[None]:
     try:
         yield
     except SystemExit as ended:
-        _leave(ended.code if isinstance(ended.code, int) else 1)
+        if isinstance(ended.code, str):
+            _complain(ended.code)
+        _leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except KeyboardInterrupt:
         _complain("interrupted; files already written are whole.")
         _leave(stopping.INTERRUPTED)
@@ -154,7 +156,8 @@ def _ending_at_once() -> Iterator[None]:
 
 def _leave(code: int) -> NoReturn:
     """Ends the process without waiting for anything."""
-    sys.stdout.flush()
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be closed, or full
+        sys.stdout.flush()
     os._exit(code)
 
 

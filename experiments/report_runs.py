@@ -119,7 +119,7 @@ def _check_about(about: dict[str, Any]) -> None:
     rule = config.get("agent", {}).get("selector", {}).get("name", "")
     versions = [about["versions"][name] for name in ("roid_jax", "jax", "mujoco", "device")]
     words = [run["agent"], run["env"], run["dataset"], rule, *versions, *about["command"]]
-    if not all(isinstance(word, str) for word in words):
+    if not all(isinstance(word, str) for word in words) or type(about["command"]) is not list:
         raise TypeError("config.json has something else where words belong")
     if not all(_is_count(number) for number in (run["seed"], *(config[name] for name in _BUDGET))):
         raise TypeError("config.json has something else where whole numbers belong")

@@ -162,9 +162,10 @@ def keep_offline(
                 if store.latest() is None:
                     store.save(progress.step, state, notes)
         except checkpoint.NotSaved as error:
+            stores[seed].wait()  # it may be on its way still, and fail as well
             raise checkpoint.NotSaved(
                 f"cannot keep the offline phase in {folders[seed] / OFFLINE} ({error.why}); "
-                f"checkpoint {stores[seed].latest()} is whole.",
+                f"{stores[seed].in_words()}.",
                 error.why,
             ) from error
 

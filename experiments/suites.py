@@ -136,7 +136,7 @@ class SweepConfig:
         cfg.check(bool(self.tasks and self.agents), "tasks and agents", "at least one", ())
         is_right = not self.selectors or self.agents == ("roid",)
         cfg.check(is_right, "agents", "roid alone where selectors are compared", self.agents)
-        cfg.check_whole(self, "num_seeds", most=10_000)
+        cfg.check_whole(self, "num_seeds", most=1000)
 
 
 _ONE_STATE = BiasedLinearConfig(

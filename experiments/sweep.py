@@ -38,6 +38,8 @@ from roid_jax import directories, results
 from roid_jax.data import registry
 from roid_jax.report import tables
 
+_REFUSED = 2  # what a training ends with that did not begin
+
 
 class Cell(NamedTuple):
     """One training: its name in the table, its task, where it lands, and what is asked of it."""
@@ -154,31 +156,40 @@ def _run(
     console: rich.console.Console,
 ) -> bool:
     """Runs one training to its end unless it is there; returns whether it is."""
-    _wait(cell, config.num_seeds, console)
     what = f"{cells.index(cell) + 1} of {len(cells)}: {cell.name} on {cell.task}"
-    if cell.is_finished(config.num_seeds, words):
+    num_seeds = config.num_seeds
+    is_there = cell.is_finished(num_seeds, words)
+    if is_there or (_waited(cell, num_seeds, console) and cell.is_finished(num_seeds, words)):
         console.print(f"{what} is there.", soft_wrap=True)
         return True
     stopping.raise_if_asked()
     console.print(what, soft_wrap=True)
-    command = [sys.executable, "-m", "experiments.train", f"--workdir={cell.folder}", *cell.flags]
-    with subprocess.Popen([*command, *words]) as run, stopping.passing_on(run.send_signal):
-        code = run.wait()
+    code = _train(cell, words)
     stopping.raise_if_asked()  # whatever it made of that: it may have been at its end
     if code in (stopping.INTERRUPTED, stopping.PREEMPTED):
         raise stopping.Stopped(code)
+    if code == _REFUSED and _waited(cell, num_seeds, console):  # that one had not begun before
+        return _run(cell, cells, config, words, console)
     return code == 0
 
 
-def _wait(cell: Cell, num_seeds: int, console: rich.console.Console) -> None:
-    """Waits for a training that is at work there: of a sweep that was killed, which it outlived."""
+def _train(cell: Cell, words: Sequence[str]) -> int:
+    """Runs one training; returns what it ended with."""
+    command = [sys.executable, "-m", "experiments.train", f"--workdir={cell.folder}", *cell.flags]
+    with subprocess.Popen([*command, *words]) as run, stopping.passing_on(run.send_signal):
+        return run.wait()
+
+
+def _waited(cell: Cell, num_seeds: int, console: rich.console.Console) -> bool:
+    """Waits while a training is at work there that outlived its sweep; returns whether one was."""
+    waited_for = set()
     for folder in filter(pathlib.Path.is_dir, cell.folders(num_seeds)):
-        is_said = False
         while (who := _worker(folder)) is not None:
-            if not is_said:
+            if who not in waited_for:
+                waited_for.add(who)
                 console.print(f"waiting for {who}, which is at work in {folder}", soft_wrap=True)
-                is_said = True
             stopping.pause(1.0)
+    return bool(waited_for)
 
 
 def _worker(folder: pathlib.Path) -> str | None:

@@ -52,9 +52,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("selector", None, SELECTORS, "How an ensemble chooses its actions.")
     flags.DEFINE_enum("profile", "demo", profiles.PROFILES, "How long and how large.")
     flags.DEFINE_integer("seed", 0, "The first seed.", lower_bound=0, upper_bound=2**30)
-    flags.DEFINE_integer(
-        "num_seeds", 1, "How many, side by side.", lower_bound=1, upper_bound=10_000
-    )
+    flags.DEFINE_integer("num_seeds", 1, "How many, side by side.", lower_bound=1, upper_bound=1000)
     flags.DEFINE_string("workdir", None, "Where results land; runs/<what was named>.")
     flags.DEFINE_bool("resume", True, "Go on with what is in the workdir; else refuse it.")
     flags.DEFINE_string("from_checkpoint", None, "A workdir whose offline phase is taken over.")

@@ -95,10 +95,9 @@ class Checkpoints:
         except Exception as error:  # Orbax raises whatever its parts do
             why = str(error).split("; ")[-1].split("\n")[0]
             self._manager.reload()
-            steps = self._manager.all_steps()
-            kept = f"checkpoint {max(steps)} is whole" if steps else "there is none before it"
+            where = self._manager.directory
             raise NotSaved(
-                f"cannot write a checkpoint to {self._manager.directory} ({why}); {kept}.", why
+                f"cannot write a checkpoint to {where} ({why}); {self.in_words()}.", why
             ) from error
 
     def drop_broken(self) -> list[pathlib.Path]:
@@ -116,6 +115,11 @@ class Checkpoints:
         if moved:
             self._manager.reload()
         return moved
+
+    def in_words(self) -> str:
+        """Returns which is the last whole checkpoint, as words of a sentence."""
+        last = self.latest()
+        return "there is none before it" if last is None else f"checkpoint {last} is whole"
 
     def latest(self) -> int | None:
         """Returns the step of the last whole checkpoint, or None."""
@@ -196,8 +200,7 @@ class Checkpoints:
         # Those of the first versions have none of their notes: other, but not broken.
         if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
             raise Broken(self._unreadable(step, _CHANGED))
-        layout = notes.pop(_LAYOUT, [])
-        return notes, layout, of_arrays
+        return notes, notes.pop(_LAYOUT, []), of_arrays
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:

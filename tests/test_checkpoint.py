@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import chex
 import damages
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from roid_jax import checkpoint
+from roid_jax import checkpoint, orbax_quiet
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -299,3 +300,14 @@ def test_a_checkpoint_from_a_device_that_is_not_here_is_whole(tmp_path):
         assert checkpoints.drop_broken() == []
         restored = checkpoints.restore(1, make_state(2))
     chex.assert_trees_all_equal(plain(restored), plain(make_state(1)))
+
+
+@pytest.mark.parametrize(("place", "is_heard"), [("/x/orbax/y.py", False), ("/x/mine.py", True)])
+def test_what_orbax_left_on_its_way_is_not_heard_of_as_python_ends(monkeypatch, place, is_heard):
+    heard, names = [], {}
+    monkeypatch.setattr(orbax_quiet, "_before", [heard.append])
+    exec(compile("async def read(): pass", place, "exec"), names)
+    reading = names["read"]()
+    orbax_quiet._hook(SimpleNamespace(exc_type=Exception, exc_value=Exception(), object=reading))
+    reading.close()
+    assert bool(heard) == is_heard

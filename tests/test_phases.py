@@ -2,7 +2,6 @@
 
 import errno
 import shutil
-from types import SimpleNamespace
 
 import h5py
 import jax
@@ -119,8 +118,14 @@ def test_an_offline_phase_that_cannot_be_kept_is_said(made, tmp_path, monkeypatc
     def save(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "save", save)
-    said = r"cannot keep the offline phase in .*offline \(.*No space left.*\); checkpoint 5 is"
-    stores = {7: SimpleNamespace(latest=lambda: 5)}
-    with pytest.raises(checkpoint.NotSaved, match=said):
-        saved.keep_offline(made, driver.begin(made), {7: tmp_path}, stores)
+    said = r"cannot keep the offline phase in .*offline \(.*No space left on device\); "
+    start = driver.begin(made)._replace(rows=[[ROW]])
+    with checkpoint.Checkpoints(tmp_path / "checkpoints") as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoint.ocp.CheckpointManager, "save", save)
+            with pytest.raises(checkpoint.NotSaved, match=f"{said}there is none before it"):
+                saved.keep_offline(made, start, {7: tmp_path}, {7: store})
+        saved.save(made, start, {7: store})
+        monkeypatch.setattr(checkpoint.ocp.CheckpointManager, "save", save)
+        with pytest.raises(checkpoint.NotSaved, match=f"{said}checkpoint 0 is whole"):
+            saved.keep_offline(made, start, {7: tmp_path}, {7: store})

@@ -51,6 +51,8 @@ def test_a_binary_that_still_imports_ends_at_once_and_says_nothing(tmp_path, num
     [
         ("cli.fail('it did not work.')", 2, "error: it did not work."),
         ("raise OSError('the disk is full')", 1, "error: the disk is full"),
+        ("import sys; sys.stdout.close(); cli.fail('no.')", 2, "error: no."),
+        ("raise SystemExit('no.')", 1, "error: no."),
         ("raise MemoryError('9 GB')", 1, "error: there is not enough memory for this (9 GB);"),
     ],
 )

@@ -1,5 +1,6 @@
 """`experiments.sweep`: cells that are run once, one that fails, and the table of them."""
 
+import io
 import os
 import pathlib
 import signal
@@ -7,10 +8,11 @@ import signal
 import numpy as np
 import processes
 import pytest
+import rich.console
 from processes import wait_for
 from smoke_runs import homes, rows, summary
 
-from experiments import suites, sweep
+from experiments import stopping, suites, sweep
 from experiments.report_runs import Run
 from experiments.suites import SweepConfig
 from roid_jax import directories
@@ -69,17 +71,38 @@ def test_a_training_that_fails_is_named_and_the_others_are_in_the_table(tmp_path
     assert "| hopper-medium-v2 | rlpd | 1 |" in (tmp_path / "table" / "table.md").read_text()
 
 
-def test_a_sweep_that_is_asked_to_stop_asks_its_training_and_goes_on_later(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_sweep_that_is_asked_to_stop_asks_its_training_to(tmp_path, number, code):
     asked = ("--suite=d4rl_table", "--agents=rlpd", "--tasks=hopper-medium-v2", "--num_seeds=1")
     asked += ("--dataset=embedded:hopper-medium", f"--workdir={tmp_path / 'table'}", "--")
     folder = tmp_path / "table" / "hopper-medium-v2" / "rlpd" / "seed_0"
     sweep_words = ("experiments.sweep", "--profile=smoke", *asked, "--config.online_steps=1000")
     run = processes.start(*sweep_words, **homes(tmp_path))
     wait_for((folder / "checkpoints" / "1").is_dir, run)
-    run.send_signal(signal.SIGINT)  # to the sweep alone; a terminal sends it to both
+    run.send_signal(number)  # to the sweep alone; a terminal sends SIGINT to both
     run.communicate(timeout=300)
-    assert run.returncode == 130 and not (folder / "summary.json").exists()
+    assert run.returncode == code and not (folder / "summary.json").exists()
     assert directories.hold(folder).__enter__() is None, "its training has ended too"
+
+
+def test_a_training_that_another_was_before_waits_for_that(tmp_path, monkeypatch):
+    cell = sweep.Cell("a", "hopper-medium-v2", tmp_path, ())
+    other = directories.hold(directories.open_workdir(tmp_path / "seed_0"))
+    codes = [2, 0]
+
+    def train(*_):
+        if len(codes) == 2:  # one that outlived its sweep, and was still loading its data
+            other.__enter__()
+        return codes.pop(0)
+
+    monkeypatch.setattr(sweep, "_train", train)
+    monkeypatch.setattr(stopping, "pause", lambda _: other.__exit__(None, None, None))
+    console = rich.console.Console(file=io.StringIO(), width=1000)
+    config = SweepConfig(tasks=(cell.task,), agents=("rlpd",), num_seeds=1)
+    assert sweep._run(cell, [cell], config, (), console) and codes == []
+    said = console.file.getvalue().splitlines()
+    begun, waiting = "1 of 1: a on hopper-medium-v2", f"waiting for process {os.getpid()} on"
+    assert said[0] == said[2] == begun and said[1].startswith(waiting)
 
 
 def test_a_sweep_that_is_asked_to_stop_before_its_training_has_begun_begins_no_other(tmp_path):

@@ -262,7 +262,7 @@ def test_another_selector_takes_over_the_offline_phase(home, tmp_path):
             "hidden = [16], not [8]; use that, or another --from_checkpoint",
         ),
         (("--agent=td3bc", "--from_checkpoint={whole}"), "made with agent = 'roid', not 'td3bc'"),
-        (("--num_seeds=99999999",), "99999999 is not an integer in the range [1, 10000]"),
+        (("--num_seeds=99999999",), "99999999 is not an integer in the range [1, 1000]"),
         (
             ("--config.agent.offline.hidden=99999999,99999999",),
             "there is not enough memory for this",
