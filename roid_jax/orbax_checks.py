@@ -36,9 +36,8 @@ def checksum(plain: Any) -> str:
 
 
 def notes_checksum(notes: dict[str, Any]) -> str:
-    """Returns a sha256 over plain data, the same once it has been to disk and back."""
-    once = json.loads(json.dumps(notes))  # no tuples, and keys that are words
-    return hashlib.sha256(json.dumps(once, sort_keys=True).encode()).hexdigest()
+    """Returns a sha256 over plain data with words as keys, the same once it has been to disk."""
+    return hashlib.sha256(json.dumps(notes, sort_keys=True).encode()).hexdigest()
 
 
 def claimed(folder: pathlib.Path) -> Any:
