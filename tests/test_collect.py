@@ -152,7 +152,7 @@ def test_the_evaluations_are_kept(home):
     [
         (("--preset=smoke", "--seed=1"), "another 'collected:hopper-smoke-medium-replay' already"),
         (("--sets=large",), "sets must be one of random, medium-replay, medium, expert"),
-        (("--sets=",), "there is nothing to make"),
+        (("--sets=",), "--sets is empty; give it a value"),
         (("--task=ant",), "unknown environment 'ant'; choose from hopper"),
         (("--task=gymnasium:Pendulum-v1",), "give a return with --config.medium"),
         (("--task=gymnasium:Nothing-v0", "--config.medium=1"), "cannot make 'Nothing-v0'"),
