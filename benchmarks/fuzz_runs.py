@@ -26,13 +26,14 @@ def _state() -> dict[str, Any]:
 
 
 _NOTES = {"identity": {"agent": "roid", "sizes": [1, 2]}, "phase": "online", "step": 5}
-_NOTES |= {"rows": [{"score": 1.5}], "pending": {"loss": [0.25]}, "seconds": 2.5}
+_NOTES |= {"pending": {"loss": [0.25]}, "seconds": 2.5}
+_ROWS = [{"step": 0, "score": 1.5}, {"step": 5, "score": 2.5}]
 
 
 def write_checkpoint(folder: pathlib.Path) -> None:
-    """Writes a checkpoint of three arrays and some notes."""
+    """Writes a checkpoint of three arrays, some notes and two rows."""
     with checkpoint.Checkpoints(folder / "steps") as store:
-        store.save(5, _state(), _NOTES, score=1.0)
+        store.save(5, _state(), _NOTES, rows=_ROWS, score=1.0)
 
 
 def read_checkpoint(folder: pathlib.Path) -> None:
@@ -57,9 +58,9 @@ def _restore(opened: checkpoint.Checkpoints) -> None:
             raise ValueError("there is no whole checkpoint.")
         notes = store.notes(latest, **saved.NOTES)
         checkpoint.require_same(notes["identity"], _NOTES["identity"])
-        state = key_data.without_types(store.restore(latest, _state()))
-    if latest == 5 and notes != _NOTES:
-        raise Wrong("the notes are not what was saved")
+        state, rows = key_data.without_types(store.restore(latest, _state())), store.rows(latest)
+    if latest == 5 and (notes, rows) != (_NOTES, _ROWS):
+        raise Wrong("the notes or the rows are not what was saved")
     expected = key_data.without_types(_state())
     if not jax.tree.all(jax.tree.map(np.array_equal, state, expected)):
         raise Wrong("the state is not what was saved")

@@ -141,9 +141,9 @@ def _goes_on(workdir: pathlib.Path, kept: Sequence[Any]) -> bool:
 
 def _saved_rows(workdir: pathlib.Path) -> list[Any]:
     """Returns the rows in the last whole checkpoint."""
-    steps = (workdir / "seed_0" / "checkpoints").glob("*/notes/metadata")
+    steps = (workdir / "seed_0" / "checkpoints").glob("*/rows/rows.jsonl")
     whole = {int(file.parts[-3]): file for file in steps if file.parts[-3].isdigit()}
-    return results.read_record(whole[max(whole)])["rows"] if whole else []
+    return results.read_rows(whole[max(whole)]) if whole else []
 
 
 def _summary(workdir: pathlib.Path) -> pathlib.Path:

@@ -79,11 +79,11 @@ def begin(problem: Problem, checkpoints: checkpoint.Checkpoints) -> Progress:
     )
     if latest is None:
         return Progress(0, start, [])
-    notes = checkpoints.notes(latest, identity=dict, rows=list)
+    notes = checkpoints.notes(latest, identity=dict)
     checkpoint.require_same(notes["identity"], problem.identity())
     online = checkpoints.restore(latest, start)
     online = online.replace(env=problem.env.resume(online.env))
-    return Progress(latest, online, notes["rows"])
+    return Progress(latest, online, checkpoints.rows(latest))
 
 
 def train_until(
@@ -105,7 +105,7 @@ def train_until(
             report(config.sac.warmup_steps, shown)
         rows = [*progress.rows, {"step": step, **evaluate(online.agent, step)}]
         progress = Progress(step, online, rows)
-        checkpoints.save(step, online, {"rows": rows, "identity": problem.identity()})
+        checkpoints.save(step, online, {"identity": problem.identity()}, rows=rows)
         if stopping.is_asked():
             checkpoints.wait()
         stopping.raise_if_asked()

@@ -25,8 +25,7 @@ OFFLINE = "offline"  # where the end of the offline phase is kept, beside the ch
 _UNKNOWN = -1e30  # the score of a policy that was not evaluated: never the best
 
 # What a run needs of the notes to go on.
-NOTES = {"identity": dict, "phase": str, "step": int, "rows": list, "pending": dict}
-NOTES |= {"seconds": float | int}
+NOTES = {"identity": dict, "phase": str, "step": int, "pending": dict, "seconds": float | int}
 
 
 def groups(stores: Stores) -> Iterator[tuple[tuple[int, ...], int | None]]:
@@ -107,7 +106,7 @@ def restore(problem: Problem, stores: Stores, step: int) -> Progress:
         phase=phase,
         step=notes[0]["step"],
         state=state,
-        rows=[note["rows"] for note in notes],
+        rows=[stores[seed].rows(step) for seed in problem.seeds],
         pending=_pending([note["pending"] for note in notes]),
         seconds=max(note["seconds"] for note in notes),
     )
@@ -125,12 +124,12 @@ def save(problem: Problem, progress: Progress, stores: Stores) -> None:
     number = progress.number(problem.config)
     for i, seed in enumerate(problem.seeds):
         rows = progress.rows[i]
-        notes = {"phase": progress.phase, "step": progress.step, "rows": rows}
-        notes |= {"pending": _listed(progress, i), "seconds": progress.seconds}
-        notes |= {"identity": problem.identity(seed), "versions": results.versions()}
+        notes = {"phase": progress.phase, "step": progress.step, "seconds": progress.seconds}
+        notes |= {"pending": _listed(progress, i), "identity": problem.identity(seed)}
+        notes |= {"versions": results.versions()}
         state = seeds.take(progress.state, progress.axes, i)
         score = rows[-1]["score"] if progress.is_evaluated else _UNKNOWN
-        stores[seed].save(number, state, notes, score=score)
+        stores[seed].save(number, state, notes, rows=rows, score=score)
 
 
 def wait(stores: Stores) -> None:
@@ -155,12 +154,12 @@ def keep_offline(
 ) -> None:
     """Keeps the end of each seed's offline phase, for other runs to begin with."""
     for i, seed in enumerate(problem.seeds):
-        notes = {"rows": progress.rows[i], "identity": offline_identity(problem, seed)}
+        notes = {"identity": offline_identity(problem, seed)}
         state = seeds.take(progress.state, progress.axes, i)
         try:
             with Checkpoints(folders[seed] / OFFLINE, keep=1) as store:
                 if store.latest() is None:
-                    store.save(progress.step, state, notes)
+                    store.save(progress.step, state, notes, rows=progress.rows[i])
         except checkpoint.NotSaved as error:
             stores[seed].wait()  # it may be on its way still, and fail as well
             raise checkpoint.NotSaved(
@@ -201,10 +200,10 @@ def _take_over(problem: Problem, seed: int, source: pathlib.Path, like: Any, fla
         latest = store.latest()
         if latest is None:
             raise ValueError(f"there is no whole checkpoint in {source}.")
-        notes = store.notes(latest, identity=dict, rows=list)
+        notes = store.notes(latest, identity=dict)
         identity = offline_identity(problem, seed)
         checkpoint.require_same(notes["identity"], identity, flag=flag)
-        return latest, store.restore(latest, like), notes["rows"]
+        return latest, store.restore(latest, like), store.rows(latest)
 
 
 def find_offline(workdir: str, seed: int) -> pathlib.Path:

@@ -1,8 +1,8 @@
 """The door to disk for states: Orbax checkpoints, written in the background, whole or not at all.
 
-A checkpoint holds a pytree of arrays, random keys included, and notes: plain data such as the rows
-reported so far and the configuration. With them are checksums of both, so that a disk that
-changed a byte is found out. A run that is killed goes on from the last whole one.
+A checkpoint holds a pytree of arrays, random keys included, notes, which are plain data such as the
+configuration, and the rows reported so far. With them are checksums of all three, so that a disk
+that changed a byte is found out. A run that is killed goes on from the last whole one.
 """
 
 import contextlib
@@ -11,19 +11,18 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from roid_jax import directories, key_data, memory, orbax_checks, orbax_quiet, packing
+from roid_jax import directories, key_data, memory, orbax_checks, orbax_quiet, orbax_rows, packing
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
-_CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of arrays:notes; which arrays
+_CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of its parts; which arrays
 _CHANGED = "its bytes have changed"
 _REMOVE = "remove it to go on from the one before, or take another directory"
 _TAKE = "take another directory, or make it anew where it was made"
@@ -48,8 +47,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2, read_only: bool = False):
-        orbax_quiet.hear_it_once()
-        orbax_quiet.count_nothing()
+        orbax_quiet.settle()
         folder = pathlib.Path(directory).expanduser().absolute()
         self._keep, self._do = keep, _TAKE if read_only else _REMOVE
         # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
@@ -60,7 +58,9 @@ class Checkpoints:
         lost = [one for one in steps if not orbax_checks.can_be_listed(one)]
         self._moved = [] if read_only else [directories.put_aside(one) for one in lost]
         try:
-            self._manager = ocp.CheckpointManager(folder, options=_options(keep, read_only))
+            self._manager = ocp.CheckpointManager(
+                folder, options=orbax_checks.options(keep, read_only)
+            )
         except OSError as error:
             why = str(error.strerror)
             raise NotSaved(f"cannot keep checkpoints in {folder} ({why}).", why) from error
@@ -133,31 +133,43 @@ class Checkpoints:
         """Returns the step with the highest score, the last of equals, or None."""
         return self._manager.best_step()
 
-    def save(self, step: int, state: Any, notes: Notes, *, score: float = 0.0) -> None:
+    def save(
+        self, step: int, state: Any, notes: Notes, *, rows: Sequence[Notes] = (), score: float = 0.0
+    ) -> None:
         """Begins to write a checkpoint; the state may be changed or given away at once."""
         self.wait()
         memory.give_back()  # what the last one and the compiler took: hundreds of MB
         plain = key_data.without_types(jax.tree.map(jnp.asarray, state))
         packed = packing.pack(plain)
         notes = {**notes, _LAYOUT: packing.layout(plain)}
-        sums = f"{orbax_checks.checksum(packed)}:{orbax_checks.notes_checksum(notes)}"
+        sums = orbax_checks.Sums.of(packed, notes, rows)
         with self._writing():
-            self._manager.save(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(packed),
-                    notes=ocp.args.JsonSave({**notes, _CHECKSUM: sums}),
-                ),
-                metrics={"score": score},
+            args = ocp.args.Composite(
+                state=ocp.args.StandardSave(packed),
+                notes=ocp.args.JsonSave({**notes, _CHECKSUM: ":".join(sums)}),
+                rows=orbax_rows.Save(rows),
             )
+            self._manager.save(step, args=args, metrics={"score": score})
 
     def notes(self, step: int, /, **kinds: type) -> Notes:
         """Returns the notes of a checkpoint alone; those named must be there, of those types."""
-        notes, _, _ = self._noted(step)
+        notes, *_ = self._noted(step)
         for name, kind in kinds.items():
             if not isinstance(notes.get(name), kind):
                 raise ValueError(self._unreadable(step, f"its notes have no {name}"))
         return notes
+
+    def rows(self, step: int) -> list[Notes]:
+        """Returns the rows of a checkpoint."""
+        _, _, sums = self._noted(step)
+        if not sums.rows:
+            raise ValueError(self._of_another("it has no rows of its own", step))
+        with self._reading(step):
+            args = ocp.args.Composite(rows=orbax_rows.Restore())
+            rows = self._manager.restore(step, args=args)["rows"]
+        if sums.rows != orbax_checks.rows_checksum(rows):
+            raise Broken(self._unreadable(step, _CHANGED))
+        return rows
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
@@ -166,17 +178,16 @@ class Checkpoints:
         saved, made = self._require_whole(step, packed), packing.layout(plain)
         for had, has in itertools.zip_longest(saved, made):
             if had != has:
-                raise ValueError(
-                    f"the checkpoint {self._folder(step)} is another version's: it has {had!r} "
-                    f"where {has!r} belongs; go on with that version, or take another directory."
-                )
+                raise ValueError(self._of_another(f"it has {had!r} where {has!r} belongs", step))
         return key_data.with_types(packing.unpack(packed, plain), like)
 
     def _require_whole(self, step: int, packed: packing.Packed) -> list[str]:
         """Returns the layout; a ValueError of one line where anything is not what was saved."""
-        _, layout, expected = self._noted(step)
-        if expected != orbax_checks.checksum(packed):
+        _, layout, sums = self._noted(step)
+        if sums.arrays != orbax_checks.checksum(packed):
             raise Broken(self._unreadable(step, _CHANGED))
+        if sums.rows:
+            self.rows(step)
         return layout
 
     def _state(self, step: int) -> packing.Packed:
@@ -190,17 +201,16 @@ class Checkpoints:
             args = ocp.args.Composite(state=ocp.args.StandardRestore(shapes))
             return self._manager.restore(step, args=args)["state"]
 
-    def _noted(self, step: int) -> tuple[Notes, list[str], str]:
-        """Returns the notes, which must be what was saved, and the arrays' layout and checksum."""
+    def _noted(self, step: int) -> tuple[Notes, list[str], orbax_checks.Sums]:
+        """Returns the notes, which must be what was saved, the arrays' layout, and all sums."""
         with self._reading(step):
             args = ocp.args.Composite(notes=ocp.args.JsonRestore())
             notes = self._manager.restore(step, args=args)["notes"]
-        sums = notes.pop(_CHECKSUM, None) if isinstance(notes, dict) else None
-        of_arrays, _, of_notes = sums.partition(":") if isinstance(sums, str) else ("", "", "")
-        # Those of the first versions have none of their notes: other, but not broken.
-        if not of_arrays or (of_notes and of_notes != orbax_checks.notes_checksum(notes)):
+        found = notes.pop(_CHECKSUM, None) if isinstance(notes, dict) else None
+        sums = orbax_checks.Sums.read(found)
+        if not sums.arrays or (sums.notes and sums.notes != orbax_checks.notes_checksum(notes)):
             raise Broken(self._unreadable(step, _CHANGED))
-        return notes, notes.pop(_LAYOUT, []), of_arrays
+        return notes, notes.pop(_LAYOUT, []), sums
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:
@@ -217,23 +227,12 @@ class Checkpoints:
     def _folder(self, step: int) -> pathlib.Path:
         return pathlib.Path(self._manager.directory) / str(step)
 
+    def _of_another(self, how: str, step: int) -> str:
+        do = "go on with that version, or take another directory"
+        return f"the checkpoint {self._folder(step)} is another version's: {how}; {do}."
+
     def _unreadable(self, step: int, why: str, *, do: str = "") -> str:
         return f"cannot read the checkpoint {self._folder(step)} ({why}); {do or self._do}."
-
-
-def _options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:
-    return ocp.CheckpointManagerOptions(
-        best_fn=orbax_checks.score,
-        preservation_policy=preservation_policy.AnyPreservationPolicy(
-            [
-                preservation_policy.LatestN(keep),
-                preservation_policy.BestN(get_metric_fn=orbax_checks.score, n=1),
-            ]
-        ),
-        enable_async_checkpointing=True,
-        create=not read_only,
-        save_root_metadata=False,  # its own thread may outlive a run that ends at once
-    )
 
 
 def require_same(saved: Notes, given: Notes, *, flag: str = "--workdir") -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint on disk must be to be believed: its checksums, its claims, its score."""
+"""What a checkpoint on disk must be to be believed: its checksums, its claims; which stay."""
 
 import errno
 import hashlib
@@ -6,11 +6,13 @@ import json
 import math
 import os
 import pathlib
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from roid_jax import memory
 
@@ -23,6 +25,28 @@ _REFUSALS += (errno.ESTALE, errno.ETIMEDOUT)
 
 class TooLarge(ValueError):
     """A checkpoint claims more than there is memory for."""
+
+
+class Sums(NamedTuple):
+    """The checksums of a checkpoint's parts, each empty where it was saved without.
+
+    The first versions had none of their notes, or of their rows, which were notes: such checkpoints
+    are other, but not broken.
+    """
+
+    arrays: str = ""
+    notes: str = ""
+    rows: str = ""
+
+    @classmethod
+    def of(cls, plain: Any, notes: dict[str, Any], rows: Iterable[Mapping[str, Any]]) -> "Sums":
+        """Returns those of what is to be saved."""
+        return cls(checksum(plain), notes_checksum(notes), rows_checksum(rows))
+
+    @classmethod
+    def read(cls, found: Any) -> "Sums":
+        """Returns those that were joined with colons."""
+        return cls(*found.split(":", 2)) if isinstance(found, str) else cls()
 
 
 def checksum(plain: Any) -> str:
@@ -38,6 +62,14 @@ def checksum(plain: Any) -> str:
 def notes_checksum(notes: dict[str, Any]) -> str:
     """Returns a sha256 over plain data with words as keys, the same once it has been to disk."""
     return hashlib.sha256(json.dumps(notes, sort_keys=True).encode()).hexdigest()
+
+
+def rows_checksum(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Returns a sha256 over rows of plain data, the same once they have been to disk."""
+    sums = hashlib.sha256()
+    for row in rows:
+        sums.update(json.dumps(row, sort_keys=True).encode())
+    return sums.hexdigest()
 
 
 def claimed(folder: pathlib.Path) -> Any:
@@ -95,3 +127,19 @@ def score(metrics: Any) -> float:
     """Returns the score of a checkpoint; the lowest there is where it has lost its own."""
     found = metrics.get("score") if isinstance(metrics, dict) else None
     return float(found) if isinstance(found, float | int) and abs(found) < 1e300 else -1e300
+
+
+def options(keep: int, read_only: bool) -> ocp.CheckpointManagerOptions:
+    """Returns that the last ones stay, and the best."""
+    return ocp.CheckpointManagerOptions(
+        best_fn=score,
+        preservation_policy=preservation_policy.AnyPreservationPolicy(
+            [
+                preservation_policy.LatestN(keep),
+                preservation_policy.BestN(get_metric_fn=score, n=1),
+            ]
+        ),
+        enable_async_checkpointing=True,
+        create=not read_only,
+        save_root_metadata=False,  # its own thread may outlive a run that ends at once
+    )

@@ -1,4 +1,4 @@
-"""What Orbax does beside its work, left out: words of its failures, counts that stay in memory."""
+"""What Orbax does beside its work, left out: words of its failures, answers that stay in memory."""
 
 import logging
 import os
@@ -10,6 +10,13 @@ import tensorstore
 
 _CLOSED = "Event loop is closed"
 _ORBAX = f"{os.sep}orbax{os.sep}"  # in the path of each of its files
+
+
+def settle() -> None:
+    """Does what is below, for the rest of this process."""
+    hear_it_once()
+    count_nothing()
+    word_places_itself()
 
 
 def hear_it_once() -> None:
@@ -35,11 +42,33 @@ def count_nothing() -> None:
     tensorstore.experimental_collect_matching_metrics = lambda *_, **__: []
 
 
+def word_places_itself() -> None:
+    """Has TensorStore not word the place of plain files, for the rest of this process.
+
+    Orbax asks it for that five times a save. What it answers in JSON is never given back (0.1.86):
+    3 KB with every checkpoint. The words of a plain place are known without asking.
+    """
+    if _worded:
+        return
+    asked = tensorstore.KvStore.Spec.to_json
+
+    def to_json(self: tensorstore.KvStore.Spec, include_defaults: bool = False) -> Any:
+        plain = {"driver": "file", "path": self.path}
+        is_file = self.url.startswith("file:") and not include_defaults
+        if is_file and self == tensorstore.KvStore.Spec(plain):
+            return plain
+        return asked(self, include_defaults)
+
+    tensorstore.KvStore.Spec.to_json = to_json
+    _worded.append(to_json)
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     return not (record.exc_info and _ORBAX in record.pathname)
 
 
 _before: list[Callable] = []
+_worded: list[Callable] = []
 
 
 def _hook(raised: Any) -> None:

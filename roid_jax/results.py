@@ -10,7 +10,7 @@ import pathlib
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -49,13 +49,17 @@ def versions() -> dict[str, str]:
 
 def write_bytes(path: pathlib.Path, content: bytes | memoryview) -> None:
     """Writes a whole file or leaves what was there: to a temporary name, to disk, then renamed."""
+    _write(path, [content])
+
+
+def _write(path: pathlib.Path, parts: Iterable[bytes | memoryview]) -> None:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise _unwritten(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp keeps its files private
@@ -74,8 +78,7 @@ def _unwritten(path: pathlib.Path, error: OSError) -> OSError:
 
 def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
     """Writes one JSON object a line; not-a-number is refused, `None` becomes null."""
-    lines = [json.dumps(dict(row), allow_nan=False) for row in rows]
-    write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
+    _write(path, (f"{json.dumps(dict(row), allow_nan=False)}\n".encode() for row in rows))
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any]:

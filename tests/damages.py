@@ -21,5 +21,8 @@ DAMAGES = {
     "flipped": lambda last: flip(largest(last / "state")),
     "truncated": lambda last: cut(largest(last / "state")),
     "notes": lambda last: cut(last / "notes" / "metadata"),
+    "rows": lambda last: flip(last / "rows" / "rows.jsonl"),
+    "rows cut": lambda last: cut(last / "rows" / "rows.jsonl"),
+    "rows deleted": lambda last: shutil.rmtree(last / "rows"),
     "half deleted": lambda last: shutil.rmtree(last / "state"),
 }

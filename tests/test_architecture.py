@@ -21,7 +21,9 @@ LAYERS = [
     {"roid_jax.data"},
     {"roid_jax.selection", "roid_jax.episodes", "roid_jax.transformer"},
     {"roid_jax.networks", "roid_jax.losses", "roid_jax.replay"},
-    {"roid_jax.checkpoint", "roid_jax.results"},
+    {"roid_jax.checkpoint"},
+    {"roid_jax.orbax_rows"},
+    {"roid_jax.results"},
     {"roid_jax.report"},
     {
         "roid_jax.config",

@@ -1,0 +1,40 @@
+"""A run's rows in its checkpoints: a file of lines, so that no copy of all of them is ever made.
+
+As notes they would be copied, as text, some five times with every checkpoint.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+import orbax.checkpoint as ocp
+
+from roid_jax import results
+
+_FILE = "rows.jsonl"
+
+
+class RowsHandler(ocp.CheckpointHandler):
+    """How Orbax writes and reads them."""
+
+    def save(self, directory: pathlib.Path, args: "Save") -> None:
+        """Writes the rows."""
+        results.write_rows(pathlib.Path(directory) / _FILE, args.rows)
+
+    def restore(self, directory: pathlib.Path, args: "Restore") -> list[results.Row]:
+        """Returns the rows, or raises a ValueError of one line."""
+        return results.read_rows(pathlib.Path(directory) / _FILE)
+
+
+@ocp.args.register_with_handler(RowsHandler, for_save=True)
+@dataclasses.dataclass
+class Save(ocp.args.CheckpointArgs):
+    """What is to be written."""
+
+    rows: Sequence[results.Row]
+
+
+@ocp.args.register_with_handler(RowsHandler, for_restore=True)
+@dataclasses.dataclass
+class Restore(ocp.args.CheckpointArgs):
+    """That it is to be read."""
