@@ -162,11 +162,14 @@ def _leave(code: int) -> NoReturn:
 
 
 def _with_help(parse: Callable[[list[str]], list[str]]) -> Callable[[list[str]], list[str]]:
-    """Lets absl's own --help act before anything else is complained about."""
+    """Lets absl's own --help act before anything else is complained about, and end well."""
 
     def parser(argv: list[str]) -> list[str]:
         app.define_help_flags()
-        return parse(argv)
+        try:
+            return parse(argv)
+        except SystemExit as ended:
+            sys.exit(0 if ended.code == 1 else ended.code)  # absl ends its help with 1
 
     return parser
 

@@ -106,5 +106,6 @@ def test_a_mistake_gets_one_clear_line_and_a_bad_exit_code(binary, mistake, expe
 
 def test_help_lists_the_flags_and_every_field_of_the_configuration():
     done = call("bandits", "--help")
+    assert done.returncode == 0
     for text in ("--problem", "--preset", "--seeds", "--config.biased_linear.noise=0.05", "beside"):
         assert text in done.stdout + done.stderr

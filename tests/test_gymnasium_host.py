@@ -47,6 +47,13 @@ NOTHING = np.zeros(1, np.float32)
 STUCK = RuntimeError("the arm is\nstuck")
 
 
+class Wordless(Exception):
+    """Fails where it should say what is wrong."""
+
+    def __str__(self):
+        raise TypeError("no words")
+
+
 class Frail(gymnasium.Env):
     """Rises by what is done, never ends an episode, and breaks where it is told to."""
 
@@ -88,6 +95,8 @@ def play(env, steps, action=0.5):
     [
         (STUCK, "RuntimeError: the arm is stuck"),
         (SystemExit("no licence"), "SystemExit: no licence"),
+        (KeyboardInterrupt(), "KeyboardInterrupt:"),
+        (Wordless(), "Wordless: (its words cannot be had)"),
     ],
 )
 def test_an_error_in_an_environment_is_a_reward_that_is_no_number_and_a_line_that_says_why(
@@ -126,7 +135,7 @@ def test_what_an_environment_gives_is_numbers_or_a_line_that_says_what_it_was(fr
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(KeyError("no such robot"), "'no such robot'"), (SystemExit(3), "SystemExit: 3")],
+    [(KeyError("no such robot"), "KeyError: 'no such robot'"), (SystemExit(3), "SystemExit: 3")],
 )
 def test_an_environment_that_cannot_be_made_is_told_in_one_line(error, said):
     def make():

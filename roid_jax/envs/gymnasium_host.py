@@ -57,8 +57,16 @@ def _open(env_id: str, options: dict) -> gymnasium.Env:
     try:
         return gymnasium.make(env_id, **options)
     except (Exception, SystemExit) as error:  # whatever a user's environment raises
-        said = f"{type(error).__name__}: {error}" if isinstance(error, SystemExit) else error
-        raise ValueError(f"Gymnasium cannot make {env_id!r}: {said}") from error
+        raise ValueError(f"Gymnasium cannot make {env_id!r}: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """Returns an error's kind and words in one line."""
+    try:
+        words = str(error)
+    except Exception:  # a user's own kind of error may fail at that
+        words = "(its words cannot be had)"
+    return " ".join(f"{type(error).__name__}: {words}".split())
 
 
 def _size(env_id: str, env: gymnasium.Env, kind: str) -> int:
@@ -99,8 +107,8 @@ class _Host:
         if self.fault is None:
             try:
                 return function(*inputs)
-            except (Exception, SystemExit) as error:  # whatever a user's environment raises
-                self.fault = " ".join(f"{type(error).__name__}: {error}".split())
+            except BaseException as error:  # nothing may leave by compiled code
+                self.fault = _said(error)
         return nothing
 
     def _reset(self, seed: np.ndarray) -> np.ndarray:
