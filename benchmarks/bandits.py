@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from absl import flags
 
 from benchmarks import timing
@@ -55,7 +54,7 @@ def main() -> None:
     if values.json:
         print(json.dumps({**found, "versions": results.versions()}))
     else:
-        tables.show(make_table(found), rich.console.Console(highlight=False))
+        tables.show(make_table(found), cli.console())
 
 
 def measure(config: BiasedLinearConfig, seeds: int, rounds: int) -> dict[str, float]:

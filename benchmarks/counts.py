@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.extend
 import numpy as np
-import rich.console
 from absl import flags
 
 from benchmarks import update
@@ -65,7 +64,7 @@ def main() -> None:
         }
         print(json.dumps({"counts": plain, "versions": results.versions()}))
     else:
-        tables.show(make_table(values.profile, found), rich.console.Console(highlight=False))
+        tables.show(make_table(values.profile, found), cli.console())
 
 
 def count_agent(name: str, config: Any, env: Environment) -> dict[str, Count]:

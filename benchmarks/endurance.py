@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-import rich.console
 from absl import flags
 
 from experiments import cli, stopping
@@ -68,7 +67,7 @@ def main() -> None:
     values = flags.FLAGS
     with cli.border():
         cfg.check(values.minutes > 0, "minutes", "above 0", values.minutes)
-    console = rich.console.Console(highlight=False, quiet=values.json)
+    console = cli.console(quiet=values.json)
     how = {"minutes": values.minutes, "interval": values.interval}
     try:
         with (

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-import rich.console
 from absl import flags
 
 from benchmarks import timing
@@ -47,7 +46,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Measures every row and prints one table."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # Gymnasium's, about v4
     rates = measure(
         flags.FLAGS.task,

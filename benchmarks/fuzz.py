@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-import rich.console
 from absl import flags
 
 from benchmarks.fuzz_kinds import KINDS
@@ -50,7 +49,7 @@ def main() -> None:
         for name in values.kinds:
             cfg.check_one_of("kinds", name, KINDS)
         workdir = directories.open_workdir(values.workdir)
-    console = rich.console.Console(highlight=False, quiet=values.json)
+    console = cli.console(quiet=values.json)
     each = -(-values.cases // len(values.kinds))
     cases = range(each) if values.case is None else range(values.case, values.case + 1)
     found = []

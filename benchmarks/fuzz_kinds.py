@@ -64,7 +64,9 @@ KINDS = {
         {**fuzz_hdf5.DAMAGES, **JSON, **FILES, **SPECIAL},
     ),
     "checkpoint": Kind(
-        fuzz_runs.write_checkpoint, fuzz_runs.read_checkpoint, {**JSON, **FILES, **_STATES}
+        fuzz_runs.write_checkpoint,
+        fuzz_runs.read_checkpoint,
+        {**JSON, **FILES, **SPECIAL, **_STATES},
     ),
     "results": Kind(fuzz_runs.write_run, fuzz_runs.read_run, {**JSON, **FILES, **SPECIAL}),
     "config": Kind(fuzz_runs.write_config, fuzz_runs.read_config, {**JSON, **FILES, **SPECIAL}),

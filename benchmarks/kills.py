@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-import rich.console
 from absl import flags
 
 from experiments import cli, train, train_report
@@ -67,7 +66,7 @@ def main() -> None:
         workdir = directories.open_workdir(values.workdir)
         file = workdir / "chains.jsonl"
         chains = [Chain(**row) for row in results.read_rows(file)] if file.is_file() else []
-    console = rich.console.Console(highlight=False, quiet=values.json)
+    console = cli.console(quiet=values.json)
     for agent in values.agents:
         done = sum(c.anywhere + c.while_saving for c in chains if c.agent == agent)
         with cli.track(agent, values.kills, console, unit="kills", done=done) as advance:

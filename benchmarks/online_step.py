@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import rich.console
 from absl import flags
 
 from benchmarks import flops, timing, update
@@ -64,7 +63,7 @@ def main() -> None:
     if values.json:
         print(json.dumps({"rows": found, "versions": results.versions()}))
     else:
-        tables.show(make_table(values.env, found), rich.console.Console(highlight=False))
+        tables.show(make_table(values.env, found), cli.console())
 
 
 def settings(*, small: bool = False) -> roid_learner.RoidConfig:

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from absl import flags
 
 from benchmarks import flops, timing
@@ -65,7 +64,7 @@ def main() -> None:
     if values.json:
         print(json.dumps({"milliseconds": found, "versions": results.versions()}))
     else:
-        tables.show(make_table(sizes, found), rich.console.Console(highlight=False))
+        tables.show(make_table(sizes, found), cli.console())
 
 
 def measure(sizes: Sizes, times: int, rounds: int, *, peers: str | None) -> dict[str, float]:

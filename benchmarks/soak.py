@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import rich.console
 from absl import flags
 
 from experiments import cli
@@ -41,7 +40,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Soaks each size and prints one table."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     found = []
     for size in flags.FLAGS.size:
         title = f"batch {size}"

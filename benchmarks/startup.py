@@ -19,7 +19,6 @@ import tempfile
 import time
 from typing import Any
 
-import rich.console
 from absl import flags
 
 from experiments import cli
@@ -42,7 +41,7 @@ def main() -> None:
     if flags.FLAGS.json:
         print(json.dumps({"seconds": found, "versions": results.versions()}))
     else:
-        tables.show(make_table(flags.FLAGS.profile, found), rich.console.Console(highlight=False))
+        tables.show(make_table(flags.FLAGS.profile, found), cli.console())
 
 
 def measure(profile: str) -> dict[str, float]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import rich.console
 from absl import flags
 
 from benchmarks import flops, timing
@@ -65,7 +64,7 @@ def main() -> None:
     if values.json:
         print(json.dumps({"rows": found, "versions": results.versions()}))
     else:
-        tables.show(make_table(found), rich.console.Console(highlight=False))
+        tables.show(make_table(found), cli.console())
 
 
 def read_sizes(words: Sequence[str]) -> tuple[int, ...]:

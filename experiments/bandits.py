@@ -39,7 +39,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Runs the chosen bandits, prints their tables and writes everything."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     with cli.border():
         config = cli.configured(suites.BANDITS[flags.FLAGS.preset])
         workdir = directories.open_workdir(flags.FLAGS.workdir)

@@ -14,7 +14,6 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from absl import flags
 
 from experiments import certificate_report, certificate_rows, cli, suites
@@ -37,7 +36,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Runs the episodic model at every size, then the separation, and writes everything."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     with cli.border():
         config = cli.configured(suites.CERTIFICATES[flags.FLAGS.preset])
         workdir = directories.open_workdir(flags.FLAGS.workdir)

@@ -49,6 +49,11 @@ def border() -> Iterator[None]:
         fail(str(error), code=1)
 
 
+def console(*, quiet: bool = False) -> rich.console.Console:
+    """Returns where lines and tables go, as they are: a name may have brackets or colons in it."""
+    return rich.console.Console(highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
 @contextlib.contextmanager
 def track(
     title: str, total: float, console: rich.console.Console, *, unit: str, done: float = 0

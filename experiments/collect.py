@@ -51,7 +51,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Trains to each level that is asked for, and writes the sets."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     stopping.mind_preemption()
     with contextlib.ExitStack() as stack:
         with cli.border():

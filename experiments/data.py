@@ -18,7 +18,6 @@ import json
 import re
 
 import numpy as np
-import rich.console
 from absl import flags
 
 from experiments import cli, data_download
@@ -42,7 +41,7 @@ def define_flags() -> None:
 
 def main(command: str = "", name: str = "") -> None:
     """Runs one command."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     with cli.border():
         if command not in COMMANDS:
             raise ValueError(f"unknown command {command!r}; choose from {', '.join(COMMANDS)}.")

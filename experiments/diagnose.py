@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import rich.console
 from absl import flags
 
 from experiments import candidates, cli, report_panels, revive
@@ -58,7 +57,7 @@ def define_flags() -> None:
 def main() -> None:
     """Diagnoses one seed."""
     values = flags.FLAGS
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     with cli.border():
         if not values.checkpoint:
             raise ValueError("name a workdir of experiments.train with --checkpoint.")

@@ -16,7 +16,6 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-import rich.console
 from absl import flags
 
 from experiments import cli, report_pages, report_panels, report_runs, report_tables, videos
@@ -34,7 +33,7 @@ def define_flags() -> None:
 
 def main(*words: str) -> None:
     """Reads the runs, writes the report and shows its table."""
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     with cli.border():
         studies = [word for word in words if is_study(word)]
         others = [word for word in words if word not in studies]

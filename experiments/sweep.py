@@ -86,7 +86,7 @@ def define_flags() -> None:
 def main(*words: str) -> None:
     """Runs every training that has not finished, then shows them together."""
     values = flags.FLAGS
-    console = rich.console.Console(highlight=False)
+    console = cli.console()
     stopping.mind_preemption()
     with contextlib.ExitStack() as stack:
         with cli.border():

@@ -69,7 +69,7 @@ def main() -> None:
     """Runs this process's seeds; the first process shows all of them together."""
     values = flags.FLAGS
     if values.agent == "list":
-        return tables.show(train_report.list_agents(), rich.console.Console(highlight=False))
+        return tables.show(train_report.list_agents(), cli.console())
     stopping.mind_preemption()
     everyone = range(values.seed, values.seed + values.num_seeds)
     with cli.border():
@@ -83,7 +83,7 @@ def main() -> None:
         if values.video:
             videos.require(asked.env_name())
         problem = driver.make_problem(values.agent, asked.env_name(), data, numbers, config)
-    console = rich.console.Console(highlight=False, quiet=not place.is_first)
+    console = cli.console(quiet=not place.is_first)
     if flags.FLAGS["task"].present and data == asked.EMBEDDED != values.dataset:
         console.print(f"d4rl:{values.task} is not here; this is a look at {data}.", soft_wrap=True)
     for note in driver.unusual(problem):

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
-from roid_jax import directories, key_data, memory, orbax_checks, orbax_quiet, orbax_rows, packing
+from roid_jax import directories, key_data, memory, packing
+from roid_jax.on_disk import checks, files, kept, lines, quiet, seal
 
 Notes = dict[str, Any]  # plain data, as JSON holds it
 
-_CHECKSUM, _LAYOUT = "checksum", "layout"  # notes of its own: sums of its parts; which arrays
 _CHANGED = "its bytes have changed"
 _REMOVE = "remove it to go on from the one before, or take another directory"
 _TAKE = "take another directory, or make it anew where it was made"
@@ -47,19 +46,14 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2, read_only: bool = False):
-        orbax_quiet.settle()
+        quiet.settle()
         folder = pathlib.Path(directory).expanduser().absolute()
         self._keep, self._do = keep, _TAKE if read_only else _REMOVE
-        # What a killed run left half written. Orbax would do it in a thread that nobody waits for,
-        # which complains where a run ends at once.
-        for half in () if read_only else folder.glob("*.orbax-checkpoint-tmp*"):
-            shutil.rmtree(half, ignore_errors=True)
-        steps = [one for one in folder.glob("*") if one.name.isdigit()]
-        lost = [one for one in steps if not orbax_checks.can_be_listed(one)]
-        self._moved = [] if read_only else [directories.put_aside(one) for one in lost]
+        self._moved = [] if read_only else files.clear(folder)
+        files.require_open(folder)
         try:
             self._manager = ocp.CheckpointManager(
-                folder, options=orbax_checks.options(keep, read_only)
+                folder, options=kept.options(keep, read_only=read_only)
             )
         except OSError as error:
             why = str(error.strerror)
@@ -93,7 +87,8 @@ class Checkpoints:
         try:
             yield
         except Exception as error:  # Orbax raises whatever its parts do
-            why = str(error).split("; ")[-1].split("\n")[0]
+            said = str(error).split("; ")[-1].split("\n")[0]
+            why = checks.refusal(error) or said
             self._manager.reload()
             where = self._manager.directory
             raise NotSaved(
@@ -109,7 +104,8 @@ class Checkpoints:
         moved, self._moved = self._moved, []
         for step in self.recent():
             try:
-                self._require_whole(step, self._state(step))
+                if self._require_whole(step, self._state(step)).sums.rows:
+                    self.rows(step)
             except Broken:
                 moved.append(directories.put_aside(self._folder(step)))
         if moved:
@@ -141,19 +137,18 @@ class Checkpoints:
         memory.give_back()  # what the last one and the compiler took: hundreds of MB
         plain = key_data.without_types(jax.tree.map(jnp.asarray, state))
         packed = packing.pack(plain)
-        notes = {**notes, _LAYOUT: packing.layout(plain)}
-        sums = orbax_checks.Sums.of(packed, notes, rows)
+        sealed = seal.add(notes, packing.layout(plain), packed, rows)
         with self._writing():
             args = ocp.args.Composite(
                 state=ocp.args.StandardSave(packed),
-                notes=ocp.args.JsonSave({**notes, _CHECKSUM: ":".join(sums)}),
-                rows=orbax_rows.Save(rows),
+                notes=ocp.args.JsonSave(sealed),
+                rows=lines.Save(rows),
             )
             self._manager.save(step, args=args, metrics={"score": score})
 
     def notes(self, step: int, /, **kinds: type) -> Notes:
         """Returns the notes of a checkpoint alone; those named must be there, of those types."""
-        notes, *_ = self._noted(step)
+        notes = self._noted(step).notes
         for name, kind in kinds.items():
             if not isinstance(notes.get(name), kind):
                 raise ValueError(self._unreadable(step, f"its notes have no {name}"))
@@ -161,13 +156,13 @@ class Checkpoints:
 
     def rows(self, step: int) -> list[Notes]:
         """Returns the rows of a checkpoint."""
-        _, _, sums = self._noted(step)
-        if not sums.rows:
+        expected = self._noted(step).sums.rows
+        if not expected:
             raise ValueError(self._of_another("it has no rows of its own", step))
         with self._reading(step):
-            args = ocp.args.Composite(rows=orbax_rows.Restore())
+            args = ocp.args.Composite(rows=lines.Restore())
             rows = self._manager.restore(step, args=args)["rows"]
-        if sums.rows != orbax_checks.rows_checksum(rows):
+        if expected != lines.checksum(rows):
             raise Broken(self._unreadable(step, _CHANGED))
         return rows
 
@@ -175,20 +170,18 @@ class Checkpoints:
         """Returns the state of a checkpoint, in the structure, shapes and types of `like`."""
         plain = jax.eval_shape(key_data.without_types, like)
         packed = self._state(step)
-        saved, made = self._require_whole(step, packed), packing.layout(plain)
+        saved, made = self._require_whole(step, packed).layout, packing.layout(plain)
         for had, has in itertools.zip_longest(saved, made):
             if had != has:
                 raise ValueError(self._of_another(f"it has {had!r} where {has!r} belongs", step))
         return key_data.with_types(packing.unpack(packed, plain), like)
 
-    def _require_whole(self, step: int, packed: packing.Packed) -> list[str]:
-        """Returns the layout; a ValueError of one line where anything is not what was saved."""
-        _, layout, sums = self._noted(step)
-        if sums.arrays != orbax_checks.checksum(packed):
+    def _require_whole(self, step: int, packed: packing.Packed) -> seal.Noted:
+        """Returns what was noted; a ValueError of one line where the arrays are not as saved."""
+        noted = self._noted(step)
+        if noted.sums.arrays != checks.checksum(packed):
             raise Broken(self._unreadable(step, _CHANGED))
-        if sums.rows:
-            self.rows(step)
-        return layout
+        return noted
 
     def _state(self, step: int) -> packing.Packed:
         """Returns all arrays as they were saved, on whatever device is here."""
@@ -196,31 +189,32 @@ class Checkpoints:
         with self._reading(step):
             shapes = jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-                orbax_checks.claimed(self._folder(step)),
+                checks.claimed(self._folder(step)),
             )
             args = ocp.args.Composite(state=ocp.args.StandardRestore(shapes))
             return self._manager.restore(step, args=args)["state"]
 
-    def _noted(self, step: int) -> tuple[Notes, list[str], orbax_checks.Sums]:
-        """Returns the notes, which must be what was saved, the arrays' layout, and all sums."""
+    def _noted(self, step: int) -> seal.Noted:
+        """Returns what was noted, which must be what was saved."""
         with self._reading(step):
+            files.require_room(self._folder(step))
             args = ocp.args.Composite(notes=ocp.args.JsonRestore())
-            notes = self._manager.restore(step, args=args)["notes"]
-        found = notes.pop(_CHECKSUM, None) if isinstance(notes, dict) else None
-        sums = orbax_checks.Sums.read(found)
-        if not sums.arrays or (sums.notes and sums.notes != orbax_checks.notes_checksum(notes)):
+            noted = seal.read(self._manager.restore(step, args=args)["notes"])
+        if noted.sums.others:
+            raise ValueError(self._of_another("it has parts that are not known here", step))
+        if not noted.is_whole:
             raise Broken(self._unreadable(step, _CHANGED))
-        return notes, notes.pop(_LAYOUT, []), sums
+        return noted
 
     @contextlib.contextmanager
     def _reading(self, step: int) -> Iterator[None]:
         try:
             yield
-        except orbax_checks.TooLarge as error:
+        except checks.TooLarge as error:
             raise ValueError(self._unreadable(step, str(error))) from error
         except Exception as error:  # Orbax raises whatever its parts do
-            why = orbax_checks.in_short(error)
-            if orbax_checks.is_of_this_machine(error):
+            why = checks.in_short(error)
+            if checks.is_of_this_machine(error):
                 raise ValueError(self._unreadable(step, why, do="try again; it stays")) from error
             raise Broken(self._unreadable(step, why)) from error
 

@@ -26,6 +26,11 @@ def room() -> int:
     return min(bounds)
 
 
+def room_for_json() -> int:
+    """Returns the bytes of JSON that this process can read: as objects `[]` is 64 and more."""
+    return room() // 32
+
+
 def held(process: int | str = "self") -> float:
     """Returns the MB that a process has for itself now, 0 where the system does not say.
 

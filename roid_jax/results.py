@@ -10,12 +10,13 @@ import pathlib
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 import roid_jax
+from roid_jax import memory
 
 Row = Mapping[str, Any]
 
@@ -76,9 +77,14 @@ def _unwritten(path: pathlib.Path, error: OSError) -> OSError:
     return OSError(f"cannot write {str(path)!r} ({error.strerror})")
 
 
+def lines(rows: Iterable[Row]) -> Iterator[bytes]:
+    """Yields each row as it is written; not-a-number is refused, `None` becomes null."""
+    return (f"{json.dumps(dict(row), allow_nan=False)}\n".encode() for row in rows)
+
+
 def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
-    """Writes one JSON object a line; not-a-number is refused, `None` becomes null."""
-    _write(path, (f"{json.dumps(dict(row), allow_nan=False)}\n".encode() for row in rows))
+    """Writes one JSON object a line."""
+    _write(path, lines(rows))
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any]:
@@ -96,9 +102,10 @@ def _text(path: pathlib.Path) -> str:
     """Returns what is in a file, if it is one, and not larger than any of ours would be."""
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}.")
-    if path.stat().st_size > _LIMIT_BYTES:
+    most = min(_LIMIT_BYTES, memory.room_for_json())
+    if path.stat().st_size > most:
         size = f"{path.stat().st_size:,} bytes"
-        raise ValueError(f"{str(path)!r} has {size}, results at most {_LIMIT_BYTES:,}.")
+        raise ValueError(f"{str(path)!r} has {size}, results at most {most:,}.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

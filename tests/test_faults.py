@@ -34,6 +34,16 @@ def longer(home):
     return summary(home / "longer")["digest"]
 
 
+def test_a_name_may_have_brackets(home, tmp_path):
+    workdir = tmp_path / "one[" / "red]:smile:"
+    shutil.copytree(home / "whole", workdir)
+    damages.DAMAGES["rows"](workdir / "seed_0" / "checkpoints" / "201")
+    done = call(home, f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    assert f"201 in {workdir}/seed_0/checkpoints cannot be read" in done.stdout
+    assert f"are in {workdir}/" in done.stdout
+
+
 def assert_one_line(done, code, *words):
     assert done.returncode == code, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr

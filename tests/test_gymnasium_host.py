@@ -51,7 +51,7 @@ class Wordless(Exception):
     """Fails where it should say what is wrong."""
 
     def __str__(self):
-        raise TypeError("no words")
+        raise KeyboardInterrupt
 
 
 class Frail(gymnasium.Env):
@@ -97,6 +97,7 @@ def play(env, steps, action=0.5):
         (SystemExit("no licence"), "SystemExit: no licence"),
         (KeyboardInterrupt(), "KeyboardInterrupt:"),
         (Wordless(), "Wordless: (its words cannot be had)"),
+        (RuntimeError("\x1b[31mred" + "o" * 10_000), "RuntimeError: [31mred" + "o" * 992),
     ],
 )
 def test_an_error_in_an_environment_is_a_reward_that_is_no_number_and_a_line_that_says_why(

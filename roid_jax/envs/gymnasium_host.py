@@ -19,6 +19,7 @@ from jax.experimental import io_callback
 from roid_jax.envs import base
 from roid_jax.types import Array
 
+_LONGEST_WORDS = 1000  # of an error
 LONGEST_EPISODE = 10_000  # steps, where the environment has no limit of its own: it may never end
 
 
@@ -64,8 +65,9 @@ def _said(error: BaseException) -> str:
     """Returns an error's kind and words in one line."""
     try:
         words = str(error)
-    except Exception:  # a user's own kind of error may fail at that
+    except BaseException:  # a user's own kind of error may fail at that
         words = "(its words cannot be had)"
+    words = "".join(c if c.isprintable() else " " for c in words[:_LONGEST_WORDS])
     return " ".join(f"{type(error).__name__}: {words}".split())
 
 

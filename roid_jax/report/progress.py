@@ -17,7 +17,7 @@ def track(
     Where the output is not a terminal only the finished bar is printed, so logs stay short.
     """
     bar = rich.progress.Progress(
-        rich.progress.TextColumn("{task.description}"),
+        rich.progress.TextColumn("{task.description}", markup=False),
         rich.progress.BarColumn(bar_width=12),
         rich.progress.TextColumn(f"{{task.completed:.0f}}/{{task.total:.0f}} {unit}"),
         rich.progress.TextColumn("{task.fields[rate]}"),

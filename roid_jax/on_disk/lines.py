@@ -4,8 +4,10 @@ As notes they would be copied, as text, some five times with every checkpoint.
 """
 
 import dataclasses
+import hashlib
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import orbax.checkpoint as ocp
 
@@ -21,7 +23,7 @@ class RowsHandler(ocp.CheckpointHandler):
         """Writes the rows."""
         results.write_rows(pathlib.Path(directory) / _FILE, args.rows)
 
-    def restore(self, directory: pathlib.Path, args: "Restore") -> list[results.Row]:
+    def restore(self, directory: pathlib.Path, args: "Restore") -> list[dict[str, Any]]:
         """Returns the rows, or raises a ValueError of one line."""
         return results.read_rows(pathlib.Path(directory) / _FILE)
 
@@ -38,3 +40,11 @@ class Save(ocp.args.CheckpointArgs):
 @dataclasses.dataclass
 class Restore(ocp.args.CheckpointArgs):
     """That it is to be read."""
+
+
+def checksum(rows: Sequence[results.Row]) -> str:
+    """Returns a sha256 over the rows, the same once they have been to disk."""
+    sums = hashlib.sha256()
+    for line in results.lines(rows):
+        sums.update(line)
+    return sums.hexdigest()

@@ -24,7 +24,7 @@ def hear_it_once() -> None:
 
     It leaves its event loop at the first array that cannot be read; those still on their way then
     find it closed, and say so, or fail as Python ends. What cannot be written it logs, with where
-    in itself that was.
+    in itself that was, and what of its own it can do without.
     """
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     logging.getLogger("absl").addFilter(_is_news)
@@ -64,7 +64,8 @@ def word_places_itself() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and _ORBAX in record.pathname)
+    is_failure = record.exc_info or record.levelno >= logging.ERROR
+    return not (is_failure and _ORBAX in record.pathname)
 
 
 _before: list[Callable] = []
