@@ -20,6 +20,10 @@ _REFUSALS = (errno.EIO, errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, e
 _REFUSALS += (errno.ESTALE, errno.ETIMEDOUT, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+# What it says of files that are not as they were.
+_OF_FILES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, None)
+
+
 class TooLarge(ValueError):
     """A checkpoint claims more than there is memory for."""
 
@@ -50,7 +54,7 @@ def claimed(folder: pathlib.Path) -> Any:
 def is_of_this_machine(error: Exception) -> bool:
     """Whether reading failed for want of memory or for the disk, and not for what is on it."""
     if isinstance(error, OSError):
-        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, None)
+        return error.errno not in _OF_FILES
     return isinstance(error, MemoryError | jax.errors.JaxRuntimeError) or bool(refusal(error))
 
 
