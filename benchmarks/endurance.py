@@ -83,8 +83,8 @@ def main() -> None:
         print(json.dumps({"marks": rows, "drift": change, "versions": results.versions()}))
     else:
         tables.show(make_table(marks), console)
-    if change["megabytes"] > MOST_MEMORY or change["rate"] < LEAST_RATE:
-        sys.exit(1)
+    if said := complaint(change):
+        cli.fail(said, code=1)
 
 
 class Ended(Exception):
@@ -190,6 +190,15 @@ def drift(marks: list[Mark]) -> dict[str, float]:
     """Returns the last quarter's median over the first's, of memory and of both rates."""
     first, *_, last = quarters(marks)
     return {name: last[name] / first[name] for name in ("megabytes", "rate", "own_rate")}
+
+
+def complaint(change: dict[str, float]) -> str:
+    """Returns what is wrong with a drift, or nothing."""
+    if change["megabytes"] > MOST_MEMORY:
+        return f"memory grew to {change['megabytes']:.3f} of what it was, above {MOST_MEMORY}."
+    if change["rate"] < LEAST_RATE:
+        return f"steps a second fell to {change['rate']:.3f} of what they were, below {LEAST_RATE}."
+    return ""
 
 
 def make_table(marks: list[Mark]) -> tables.Table:

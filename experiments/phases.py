@@ -48,6 +48,7 @@ def run_phase(problem: Problem, progress: Progress, report: Advance) -> Iterator
             if progress.step < stop:  # else the evaluation comes first
                 yield progress
         progress = evaluate(progress)
+        report(0, _last_scores(progress))
         yield progress
 
 

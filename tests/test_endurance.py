@@ -22,3 +22,7 @@ def test_a_run_that_grows_or_slows_down_is_seen():
     drift = endurance.drift(marks)
     assert drift["megabytes"] == pytest.approx(106.5 / 100.5)
     assert drift["rate"] == pytest.approx(43.5 / 49.5) and drift["own_rate"] == 1.0
+    assert endurance.complaint(drift) == "memory grew to 1.060 of what it was, above 1.02."
+    slower = endurance.complaint(drift | {"megabytes": 1.02})
+    assert slower == "steps a second fell to 0.879 of what they were, below 0.95."
+    assert endurance.complaint({"megabytes": 1.02, "rate": 0.95, "own_rate": 0.1}) == ""

@@ -31,7 +31,14 @@ def home(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "roid (ids) on hopper: score" in done.stdout
+    (home / "said").write_text(done.stdout)
     return home
+
+
+def test_the_bar_ends_with_the_last_score(home):
+    bars = [line for line in (home / "said").read_text().splitlines() if ", seed 0" in line]
+    lasts = [rows(home / "whole")[i]["score"] for i in (1, -1)]
+    assert [bar.split()[-1] for bar in bars] == [f"{score:.1f}" for score in lasts]
 
 
 def test_there_is_a_row_for_every_evaluation_with_what_to_watch(home):

@@ -64,7 +64,7 @@ def word_places_itself() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    is_failure = record.exc_info or record.levelno >= logging.ERROR
+    is_failure = record.exc_info or record.levelno >= logging.WARNING
     return not (is_failure and _ORBAX in record.pathname)
 
 
