@@ -11,7 +11,7 @@ import pytest
 import tensorstore
 from hypothesis import strategies as st
 
-from roid_jax import checkpoint
+from roid_jax import checkpoint, results
 from roid_jax.on_disk import checks, lines, quiet, seal
 
 STATE = {"weights": jnp.arange(4.0)}
@@ -41,7 +41,7 @@ def test_whatever_lies_where_notes_belong_is_not_whole(found):
 
 @hypothesis.given(st.lists(NOTES, max_size=3))
 def test_rows_have_the_same_sum_once_they_have_been_to_disk(rows):
-    again = [json.loads(line) for line in lines.results.lines(rows)]
+    again = [json.loads(line) for line in results.lines(rows)]
     assert lines.checksum(again) == lines.checksum(rows)
 
 
